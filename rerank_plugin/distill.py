@@ -1,4 +1,4 @@
-"""``rerank-plugin distill``: makes small models from a sentence encoder, without judgments to train on."""
+"""``rerank-plugin distill``: distils small models from a sentence encoder, without training judgments."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ RERANKER = "students that re-rank (delta, pacrr)"
 def arguments():
     parser = commandline.parser(
         "distill",
-        "Distil a sentence encoder into a small model; no judgments are needed to train it.\n"
-        "ktrel becomes an encoder: word vectors, as 8-bit numbers, whose sums encode thousands of documents a second.\n"
-        "delta and pacrr re-rank: they learn how the teacher, fused with BM25 or a reranker, grades BM25's candidates.",
+        "Distil a sentence encoder into a small model, without training judgments.\n"
+        "ktrel becomes an encoder: 8-bit word vectors, whose sums encode thousands of documents a second.\n"
+        "delta and pacrr re-rank: they learn the teacher's grades of BM25's candidates, fused with BM25 or a reranker.",
         epilog="examples:\n  rerank-plugin distill --corpus sample --passages 500 --batch-size 256 "
         "--output checkpoints/distilled\n"
         "  rerank-plugin distill --student delta --index indexes/sample --queries sample:train "
         "--validation sample:dev --output checkpoints/delta-distilled",
     )
     add = parser.add_argument
-    add("--student", default="ktrel", choices=STUDENTS, help="model to make")
-    add("--teacher", default="minilm", help="folder of sentence-transformers, or minilm (extra 'minilm')")
-    corpora = f"texts that ktrel learns from: {accepted(CORPUS)}; may be repeated"
+    add("--student", default="ktrel", choices=STUDENTS, help="model to distil")
+    add("--teacher", default="minilm", help="folder of a sentence-transformers model, or minilm (extra 'minilm')")
+    corpora = f"texts for ktrel: {accepted(CORPUS)}; may be repeated"
     add("--corpus", action="append", default=[], help=corpora)
-    queries = f"queries to learn from: {accepted(QUERIES)}; may be repeated"
+    queries = f"training queries: {accepted(QUERIES)}; may be repeated"
     add("--queries", action="append", default=[], help=queries)
-    add("--output", type=Path, required=True, help="checkpoint to write")
+    add("--output", type=Path, required=True, help="checkpoint folder to write")
     add("--overwrite", action="store_true", help="replace an existing checkpoint")
     _add_text_options(parser.add_argument_group("texts of ktrel").add_argument)
     _add_reranker_options(parser.add_argument_group(RERANKER).add_argument)
     training = parser.add_argument_group("training")
     commandline.add_settings(training, DistillationConfig, given_only=True)
-    cache = "folder that keeps the teacher's vectors, to resume an interrupted distillation"
+    cache = "folder of the teacher's vectors, to resume an interrupted distillation"
     training.add_argument("--cache", type=Path, default=Path("runs/distill"), help=cache)
     training.add_argument("--device", default="cpu", help="torch device of the teacher: cpu, cuda, cuda:1, mps")
-    precision = "precision of the teacher; bfloat16 is three times as fast where the CPU multiplies in it"
+    precision = "precision of the teacher; bfloat16 is three times as fast on a CPU that multiplies in it"
     training.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help=precision)
     return parser
 
 
 def _add_text_options(add) -> None:
-    names = "concepts to learn the names of: MeSH or UMLS, as knowledge compile reads them; may be repeated"
+    names = "concepts whose names to learn: MeSH or UMLS, as knowledge compile reads them; may be repeated"
     add("--vocabulary", action="append", default=[], metavar="SOURCE", help=names)
     concepts = (
         "compiled knowledge base (rerank-plugin knowledge compile) whose concepts get vectors, too; the student then "
-        "reads indexes that were built with it"
+        "needs indexes built with it"
     )
     add("--knowledge-base", type=Path, metavar="KB", help=concepts)
     add("--passages", type=int, default=40_000, help="largest number of passages of two sentences from each corpus")
@@ -63,7 +63,7 @@ def _add_reranker_options(add) -> None:
     from rerank_plugin.corpora.register import accepted_together
 
     add("--index", type=Path, help="index folder, in which BM25 finds the candidates")
-    judged = f"queries and judgments to choose the best epoch by: {accepted_together()}"
+    judged = f"queries and judgments to choose the best epoch: {accepted_together()}"
     add("--validation", metavar="QJ", help=judged)
     add("--words", default="ktrel", help="folder of word vectors, or a bundled model's name")
     add("--depth", type=int, default=100, help="candidates of each query")
@@ -74,7 +74,7 @@ def _add_reranker_options(add) -> None:
         metavar="W",
         help="weight of the teacher's cosine in a grade, 0 to 1",
     )
-    fused = "reranker that gives the rest of a grade, such as delta (default: BM25)"
+    fused = "reranker for the rest of a grade, such as delta (default: BM25)"
     add("--fuse-with", metavar="RERANKER", help=fused)
     by_name = "any hyper-parameter, by its name in config.json; may be repeated"
     add("--set", action="extend", nargs="+", default=[], metavar="NAME=VALUE", help=by_name)
@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _distil_words(options) -> None:
-    """Make the encoder ktrel."""
+    """Distil the encoder ktrel."""
     config = commandline.configured(DistillationConfig, options, seed=options.seed)
     from rerank_plugin.models.checkpoints import CHECKPOINT
     from rerank_plugin.training.distillation import Teacher, distil, distil_concepts, save_student
@@ -114,7 +114,7 @@ def _distil_words(options) -> None:
 
 
 def _annotator(knowledge: Path | None):
-    """What marks a knowledge base's concepts in texts; None without one."""
+    """The annotator of a knowledge base's concepts; None without a knowledge base."""
     if knowledge is None:
         return None
     from rerank_plugin.knowledge.annotation import Annotator
@@ -124,7 +124,7 @@ def _annotator(knowledge: Path | None):
 
 
 def _distil_reranker(options) -> None:
-    """Make a model that re-ranks; the output is a checkpoint as that of a training."""
+    """Distil a reranker; the output is a checkpoint like that of a training."""
     from rerank_plugin.retrieval.register import configure
     from rerank_plugin.training.distillation import Teacher
     from rerank_plugin.training.saving import TRAINED
@@ -133,7 +133,7 @@ def _distil_reranker(options) -> None:
 
     check_free(options.output, TRAINED, options.overwrite)
     names = ("epochs", "batch_size", "learning_rate")
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    overrides = {name: value for name in names if (value := getattr(options, name)) is not None}
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
     task = Task(
         model=options.student,
@@ -142,7 +142,7 @@ def _distil_reranker(options) -> None:
         train=options.queries[0],
         more_train=tuple(options.queries[1:]),
         validation=options.validation,
-        training=by_recipe(options.student, {**TRAINING, **given, "seed": options.seed}),
+        training=by_recipe(options.student, {**TRAINING, **overrides, "seed": options.seed}),
         values={**STUDENTS[options.student], **commandline.named_values(options.set)},
         first_stage=configure("bm25"),
         depth=options.depth,
@@ -156,15 +156,15 @@ def _distil_reranker(options) -> None:
 
 
 def _texts(options):
-    """The texts of all that is named."""
+    """The texts of all corpora, queries and vocabularies."""
     from rerank_plugin.corpora import documents, queries
     from rerank_plugin.knowledge.sources import open_source
     from rerank_plugin.training.distillation_texts import DistillationTexts
 
     texts = DistillationTexts()
     for corpus in options.corpus:
-        found = commandline.progress(documents(corpus, ids_required=False), f"reading {corpus}", "documents")
-        texts.add_documents(found, options.passages, options.beginnings, options.seed)
+        read = commandline.progress(documents(corpus, ids_required=False), f"reading {corpus}", "documents")
+        texts.add_documents(read, options.passages, options.beginnings, options.seed)
     for spec in options.queries:
         for query in queries(spec):
             texts.add(query.text)

@@ -1,4 +1,4 @@
-"""``rerank-plugin train``: trains a neural reranker, or one for each fold, and writes the best checkpoint."""
+"""``rerank-plugin train``: trains a neural reranker, or one per fold, and writes the best checkpoint."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MODEL_OPTIONS = "dropout document_words query_words lexical_features"
 DESCRIPTION = """\
 Train a neural reranker on judged queries; after each epoch it re-ranks the candidates of the validation
 queries, and the epoch with the best measure becomes the checkpoint. Candidates come from the first stage,
-or from runs given with --train-run and --validation-run (then no Java is needed).
+or from the runs --train-run and --validation-run, which need no Java.
 
 {models}
-With --folds there are no validation queries of their own: each fold of the training queries is ranked by a model
-that never saw it, trained on the other folds but for a sample that validates. OUTPUT is then a folder with
-fold-NAME (a checkpoint for each fold), cross-validated.run, cross-validation.md and folds.tsv."""
+With --folds, a model per fold is trained on the other folds, less a sample for validation, and ranks the queries
+of its fold, which it never saw. OUTPUT is then a folder with fold-NAME (a checkpoint for each fold),
+cross-validated.run, cross-validation.md and folds.tsv."""
 EXAMPLES = """\
 examples:
   rerank-plugin train --model delta --start-from delta --index indexes/sample \\
@@ -43,17 +43,15 @@ def arguments():
     add("--words", help=words)
     start = "checkpoint to fine-tune, or a bundled model's name; gives hyper-parameters, too (default: random weights)"
     add("--start-from", metavar="CKPT", help=start)
-    judged = f"queries and judgments: {accepted_together()}; may be repeated, also with other texts of the same queries"
+    judged = f"queries and judgments: {accepted_together()}; may be repeated, with other texts of the same queries, too"
     add("--train", required=True, action="append", metavar="QJ", help=judged)
     validation = parser.add_mutually_exclusive_group(required=True)
-    validation.add_argument("--validation", metavar="QJ", help="queries and judgments of the validation")
-    parts = (
-        "cross-validation instead: K random parts of the training queries, or those of FILE (query id<TAB>fold name)"
-    )
+    validation.add_argument("--validation", metavar="QJ", help="validation queries and judgments")
+    parts = "cross-validation instead: K random parts of the training queries, or those in FILE (query id<TAB>fold)"
     validation.add_argument("--folds", metavar="K|FILE", help=parts)
     features = (
         "features beside the network: names (docs/training.md), 'lex3' for the Delta paper's three, 'all' for its 18, "
-        "'none' (default: those of --start-from, or none)"
+        "or 'none' (default: those of --start-from, or none)"
     )
     add("--lexical-features", nargs="+", metavar="NAME", help=features)
     add("--output", type=Path, required=True, help="checkpoint folder to write")
@@ -70,7 +68,7 @@ def arguments():
 
 
 def _described_models() -> str:
-    """The models by how each is trained, from the register."""
+    """The models by recipe, from the register."""
     from textwrap import fill
 
     from rerank_plugin.models.register import MODELS
@@ -78,9 +76,9 @@ def _described_models() -> str:
     by_recipe: dict[str, list[str]] = {}
     for entry in MODELS.ours():
         by_recipe.setdefault(entry.recipe.summary, []).append(entry.name)
-    lines = [f"{', '.join(of_recipe)}: {summary}" for summary, of_recipe in by_recipe.items()]
-    said = [fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines]
-    return "\n".join(["Each model is trained as its paper says where nothing else is given:", *said, ""])
+    lines = [f"{', '.join(names)}: {summary}" for summary, names in by_recipe.items()]
+    filled = [fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines]
+    return "\n".join(["By default, each model is trained by the recipe of its paper:", *filled, ""])
 
 
 def _add_data_options(add) -> None:
@@ -90,14 +88,14 @@ def _add_data_options(add) -> None:
     add("--validation-depth", type=int, help="candidates of each validation query (default: --depth)")
     add("--train-queries", type=int, metavar="N", help="size of a random sample of the queries (default: all)")
     documents = (
-        "documents that pairs are drawn from: the first stage's candidates, the judged documents, both (all), or the "
-        "whole collection; unjudged documents are non-relevant (default: candidates; of ktrel with --sampling balanced "
+        "documents to draw pairs from: the first stage's candidates, the judged documents, both (all), or the whole "
+        "collection; unjudged documents are non-relevant (default: candidates; ktrel with --sampling balanced "
         "collection)"
     )
     add("--training-documents", choices=("candidates", "judged", "all", "collection"), help=documents)
     held_out = (
-        "queries held out for validation beside each fold: their number, or their share of the queries outside the "
-        "fold (default: 0.2, the PACRR paper's 50 of 250)"
+        "queries to hold out of each fold's training queries for validation: number or share (default: 0.2, the PACRR "
+        "paper's 50 of 250)"
     )
     add("--fold-validation", type=_count_or_share, metavar="N", help=held_out)
     measures = (
@@ -109,8 +107,8 @@ def _add_data_options(add) -> None:
 
 def _add_output_options(add) -> None:
     add("--resume", action="store_true", help="resume an interrupted training")
-    kept = "keep the model of every epoch as the checkpoint OUTPUT/epochs/NN (the word vectors are stored once)"
-    add("--keep-epochs", action="store_true", help=kept)
+    epochs = "keep the checkpoint of every epoch as OUTPUT/epochs/NN (the word vectors are stored once)"
+    add("--keep-epochs", action="store_true", help=epochs)
     add("--device", default="cpu", help="torch device")
     add("--threads", type=int, default=2, help="concurrent first-stage searches")
 
@@ -122,14 +120,14 @@ def _add_model_options(add) -> None:
     by_name = "any hyper-parameter, by its name in config.json (filters=16, convolutions=1); may be repeated"
     add("--set", action="extend", nargs="+", default=[], metavar="NAME=VALUE", help=by_name)
     select = (
-        "number of lexical features to select greedily by the first validation measure, with one training for each "
-        "candidate: of those that --lexical-features names, or of all 18 (default: no selection)"
+        "number of lexical features to select greedily by the first validation measure, from --lexical-features or all "
+        "18, with one training for each candidate (default: no selection)"
     )
     add("--select-lexical-features", type=int, metavar="K", help=select)
 
 
 def _count_or_share(text: str) -> float:
-    """A whole number from 1 on, or a number between 0 and 1."""
+    """Parse a whole number of at least 1, or a number between 0 and 1."""
     number = float(text) if "." in text else int(text)
     if not (0 < number < 1 if "." in text else number >= 1):
         raise ValueError(text)
@@ -141,23 +139,23 @@ def main(argv: list[str] | None = None) -> None:
     options = commandline.parse(parser, argv)
     parser.check_counts(options, "depth", "threads", "validation_depth", "train_queries")
     if options.train_run is not None and len(options.train) > 1:
-        parser.error("--train-run gives the candidates of one --train")
+        parser.error("--train-run has the candidates of one --train: give only one, or leave out --train-run")
     if options.folds is None and options.fold_validation is not None:
-        parser.error("--fold-validation is for --folds")
+        parser.error("--fold-validation needs --folds")
     if options.folds is not None:
         if len(options.train) > 1 or options.train_queries is not None:
-            parser.error("--folds takes all queries of one --train")
+            parser.error("--folds takes all queries of one --train: give only one, without --train-queries")
         if options.validation_run is not None:
             parser.error(
-                "--folds validates on training queries, whose candidates --train-run gives: no --validation-run"
+                "--folds validates on training queries: give their candidates with --train-run, not --validation-run"
             )
         if options.select_lexical_features is not None:
-            parser.error("--select-lexical-features needs --validation: it does not go with --folds")
+            parser.error("--select-lexical-features needs --validation instead of --folds")
     train(options)
 
 
 def train(options) -> None:
-    """Read everything, train, put the result in place, and print what was reached."""
+    """Train, write the output, and print the measures."""
     from rerank_plugin.training.cross_validation import CROSS_VALIDATED
     from rerank_plugin.training.saving import TRAINED
     from rerank_plugin.training.session import Session
@@ -190,8 +188,8 @@ def _cross_validate(options, session) -> str:
     return cross_validate(session, folds, options.output)
 
 
-SAME_NAMES = (  # of the options and of the task's fields
-    "model index words measures validation train_run validation_run depth validation_depth concepts start_from device "
+SAME_NAMES = (  # options that have the name of a field of Task
+    "model index words validation train_run validation_run depth validation_depth concepts start_from device "
     "threads keep_epochs resume overwrite"
 )
 
@@ -213,7 +211,8 @@ def _task(options):
         training=training_config(options),
         values=values,
         first_stage=None if only_runs else commandline.first_stage_config(options),
-        documents=options.training_documents,
+        measures=options.measures or (),
+        documents=options.training_documents or "",
         **{name: getattr(options, name) for name in SAME_NAMES.split()},
     )
 
@@ -222,28 +221,29 @@ def training_config(options):
     """The :class:`~rerank_plugin.training.config.TrainingConfig` of the command line and the model's recipe.
 
     Raises:
-        InputError: an option is unknown, or would have no effect beside the others.
+        InputError: an option would have no effect beside the others.
     """
     config = by_recipe(options.model, {**chosen(TrainingConfig, vars(options)), "seed": options.seed})
     by_batch = config.of_batches
-    idle = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
+    unused = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
     if config.negatives == COLLECTION:
-        idle.append("queries_per_document")
-    idle += ["weights", "sampling"] if config.loss == "softmax" else ["temperature"]
-    if useless := [name for name in idle if getattr(options, name) is not None]:
+        unused.append("queries_per_document")
+    unused += ["weights", "sampling"] if config.loss == "softmax" else ["temperature"]
+    if ignored := [name for name in unused if getattr(options, name) is not None]:
+        option = ignored[0]
         needed = {"temperature": "--loss softmax", "queries_per_document": "--loss softmax or --sampling batch"}
-        how = f"it is for {needed[useless[0]]}" if useless[0] in needed else f"batches of {by_batch} are of documents"
+        reason = f"it needs {needed[option]}" if option in needed else f"batches of {by_batch} are of documents"
         if config.negatives == COLLECTION:
-            how = "each query is scored against the whole collection"
-        raise InputError(f"{commandline.flag(useless[0])} does nothing here ({how}): leave it out")
+            reason = "each query is scored against the whole collection"
+        raise InputError(f"{commandline.flag(option)} has no effect here ({reason}): leave it out")
     return config
 
 
 def _model_values(options) -> dict:
-    """The hyper-parameters given on the command line.
+    """The hyper-parameters of the command line.
 
     Raises:
-        InputError: one is given twice, or a --set is not NAME=VALUE.
+        InputError: a hyper-parameter is given twice, or a --set is not NAME=VALUE.
     """
     values = {name: getattr(options, name) for name in MODEL_OPTIONS.split() if getattr(options, name) is not None}
     more = commandline.named_values(options.set)

@@ -1,6 +1,6 @@
-"""How a model is trained: the configuration, what fits together in it, and the recipes of the models' papers.
+"""The configuration of a training, its checks, and the recipes of the models' papers.
 
-Imports no torch, because the help of the train command shows the settings.
+Imports no torch, so that the help of the train command is fast.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 from rerank_plugin.models.register import entry_of
 
-# The class of torch.optim, and the learning rate where none is given: torch's, but for Adagrad's and SGD's.
+# The class of torch.optim and the default learning rate: torch's own, except for Adagrad and SGD.
 OPTIMIZERS = {
     "adagrad": ("Adagrad", 0.01),
     "adadelta": ("Adadelta", 1.0),
@@ -22,22 +22,22 @@ OPTIMIZERS = {
     "sgd": ("SGD", 0.01),
 }
 
-# The weights and the samplings of each loss over drawn examples, see :mod:`rerank_plugin.training.objectives`.
-LOSSES = {
+# The weights and samplings of each loss over drawn examples, see :mod:`rerank_plugin.training.objectives`.
+LOSSES: dict[str, dict[str, tuple[str, ...]]] = {
     "hinge": {"weights": ("sqrt", "none"), "sampling": ("balanced", "groups")},
     "bce": {"weights": ("log", "sqrt", "none"), "sampling": ("balanced",)},
     "margin": {"weights": ("none",), "sampling": ("balanced", "groups")},
 }
-SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, which no objective has
+SOFTMAX, BATCH = "softmax", "batch"  # a loss and a sampling of whole batches, without an objective
 COLLECTION = "collection"
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train. Mini-batch 256 and Adagrad are [D18] 3.4's; the paper tuned the L2 costs and gives no values.
+    """The settings of a training. [D18] 3.4 has mini-batches of 256 and Adagrad, and no values of its L2 costs.
 
-    The losses, weights and samplings are in :mod:`rerank_plugin.training.objectives`; the loss softmax and the sampling
-    batch, which encoders are trained with, in :mod:`rerank_plugin.training.contrastive`.
+    :mod:`rerank_plugin.training.objectives` has the losses, weights and samplings;
+    :mod:`rerank_plugin.training.contrastive` has the loss softmax and the sampling batch of encoders.
     """
 
     epochs: int = setting(30, "largest number of epochs (default: 30; delta-classifier 10)")
@@ -53,7 +53,7 @@ class TrainingConfig:
     loss: str = setting(
         "hinge",
         "loss: hinge (pairs), margin (pairs: regresses the difference of relevance), bce (documents, as a classifier) "
-        "or softmax (for an encoder such as ktrel: relevant pairs of a batch against its others) (default: hinge)",
+        "or softmax (for an encoder such as ktrel: relevant pairs against the other pairs of a batch) (default: hinge)",
     )
     weights: str = setting(
         "sqrt",
@@ -61,9 +61,9 @@ class TrainingConfig:
     )
     sampling: str = setting(
         "balanced",
-        "sampling of pairs: balanced (as many relevant as other documents of each query), groups (the PACRR paper's: "
-        "highly relevant against relevant, relevant against others) or batch (for an encoder: all pairs in a batch of "
-        "documents, each encoded once) (default: balanced; ktrel batch)",
+        "sampling of pairs: balanced (as many relevant as non-relevant documents of each query), groups (the PACRR "
+        "paper's: highly relevant against relevant, relevant against non-relevant) or batch (for an encoder: all pairs "
+        "in a batch of documents, each encoded once) (default: balanced; ktrel batch)",
     )
     optimizer: str = setting("adagrad", "optimizer: adagrad, adadelta, adam or sgd (default: adagrad)")
     temperature: float = setting(0.1, "temperature of the softmax (default: 0.1)")
@@ -77,28 +77,27 @@ class TrainingConfig:
     )
     averaging: float = setting(
         0.0,
-        "decay of a moving average of the epochs' weights, which is validated and kept (default: 0, no average)",
+        "decay of a moving average of the epochs' weights, which is validated and saved (default: 0, no average)",
     )
     start_share: float = setting(
         0.0,
-        "share of the initial weights, such as a distilled encoder's, in the weights that are validated and kept: "
-        "interpolation gives up some of the fit to the training queries for other queries (default: 0)",
+        "share of the initial weights, such as a distilled encoder's, in the weights that are validated and saved: "
+        "interpolation fits the training queries less and other queries better (default: 0)",
     )
-
     restart: int = setting(
         0,
-        "restart from the initial weights after each N epochs, in other orders; the mean of the trainings' weights is "
-        "validated and kept, with less variance than one training (default: 0, no restarts)",
+        "restart from the initial weights after every N epochs, with other random orders; the mean of the trainings' "
+        "weights is validated and saved, with less variance than one training (default: 0, no restarts)",
         metavar="N",
     )
 
     def __post_init__(self) -> None:
         if self.loss not in (SOFTMAX, *LOSSES):
             raise InputError(f"unknown loss '{self.loss}'; known: {', '.join(LOSSES)}")
-        for what, known in LOSSES.get(self.loss, {}).items():
-            given = getattr(self, what)
-            if given not in known and not (what == "sampling" and self._by_batch):
-                raise InputError(f"the loss '{self.loss}' has no {what} '{given}'; known: {', '.join(known)}")
+        for field, known in LOSSES.get(self.loss, {}).items():
+            value = getattr(self, field)
+            if value not in known and not (field == "sampling" and self._by_batch):
+                raise InputError(f"the loss '{self.loss}' has no {field} '{value}'; known: {', '.join(known)}")
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
         if self.negatives not in (BATCH, COLLECTION):
@@ -106,23 +105,23 @@ class TrainingConfig:
         if self.negatives == COLLECTION and not self.of_batches:
             raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
         if not (0 <= self.averaging < 1 and 0 <= self.start_share < 1):
-            raise InputError("averaging and the share of the start must be at least 0 and below 1")
+            raise InputError("averaging and start share must be at least 0 and below 1")
         if self.restart and not 0 < self.restart <= self.patience:
             raise InputError(
-                f"a restart after {self.restart} epochs needs a patience of as many: a training that begins is below "
-                "those that ended"
+                f"a restart after {self.restart} epochs needs a patience of at least as many: a training that restarts "
+                "begins below the best epoch"
             )
         if not 0 <= self.ndcg_share <= 1 or (self.ndcg_share and self.loss != SOFTMAX):
-            raise InputError(f"the share of nDCG is between 0 and 1, and of the loss {SOFTMAX}")
-        if self.learning_rate is None:
-            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer][1])
+            raise InputError(f"the nDCG share must be between 0 and 1, and needs the loss {SOFTMAX}")
+        learning_rate = OPTIMIZERS[self.optimizer][1] if self.learning_rate is None else self.learning_rate
+        object.__setattr__(self, "learning_rate", learning_rate)
         counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
         if min(counts) < 1:
             raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")
-        above = (self.learning_rate, self.temperature, self.grade_power)
+        positive = (learning_rate, self.temperature, self.grade_power)
         costs = (self.l2_convolution, self.l2_feed_forward)
-        # written so that NaN is refused, too
-        if not (all(0 < number < math.inf for number in above) and all(0 <= cost < math.inf for cost in costs)):
+        # Written so that NaN is refused, too.
+        if not (all(0 < number < math.inf for number in positive) and all(0 <= cost < math.inf for cost in costs)):
             raise InputError("learning rate, temperature and grade power must be above 0 and L2 costs not below 0")
 
     @property
@@ -131,22 +130,22 @@ class TrainingConfig:
 
     @property
     def of_batches(self) -> str | None:
-        """The setting that requires contrastive training, for messages; None if examples are drawn one by one."""
+        """The setting that needs contrastive training, in words; None if examples are drawn one by one."""
         return "the loss softmax" if self.loss == SOFTMAX else "the sampling batch" if self._by_batch else None
 
 
-def by_recipe(model: str, given: Mapping[str, Any]) -> TrainingConfig:
-    """The training configuration: the given fields override the model's recipe, which overrides Delta's defaults.
+def by_recipe(model: str, overrides: Mapping[str, Any]) -> TrainingConfig:
+    """A training configuration: ``overrides`` replace the model's recipe, which replaces Delta's defaults.
 
     Raises:
         InputError: an unknown field or model, or settings that do not fit together.
     """
     known = TrainingConfig.__dataclass_fields__
-    if unknown := sorted(set(given) - set(known)):
+    if unknown := sorted(set(overrides) - set(known)):
         raise InputError(f"unknown fields of the training: {', '.join(unknown)}; known: {', '.join(known)}")
     recipe = entry_of(model).recipe.training
-    if given.get("loss", "hinge") != recipe.get("loss", "hinge"):  # they belong to another loss
+    if overrides.get("loss", "hinge") != recipe.get("loss", "hinge"):  # the recipe's belong to another loss
         recipe = {name: value for name, value in recipe.items() if name not in ("weights", "sampling")}
-    if given.get("loss") in ("bce", "margin"):
+    if overrides.get("loss") in ("bce", "margin"):
         recipe = {"weights": "none", **recipe}
-    return TrainingConfig(**{**recipe, **given})
+    return TrainingConfig(**{**recipe, **overrides})

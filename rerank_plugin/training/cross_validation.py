@@ -1,8 +1,8 @@
 """Cross-validation in round-robin order ([P] 3.1): a model for each fold, and a run in which each ranks its own fold.
 
 The output is a folder with a checkpoint for each fold, ``fold-NAME``; the folds, ``folds.tsv``; the run
-``cross-validated.run``, where every query is ranked by the model that never saw it; and the measures as a table,
-``cross-validation.md``. Until all folds are done, what is finished lies in ``OUTPUT.training``.
+``cross-validated.run``, where every query is ranked by the model of its fold, which never saw it; and a table of the
+measures, ``cross-validation.md``. Until all folds are finished, ``OUTPUT.training`` holds the finished ones.
 """
 
 from __future__ import annotations
@@ -47,37 +47,37 @@ INTERRUPTED = FolderKind(
     ("data", "folds"),
     (*TRAINED.inside("fold-*"), *saving.TRAINING.inside("fold-*.training"), *WORD_VECTORS.inside(saving.WORDS)),
 )
-ALPHA = 0.05  # the stricter one of [P] table 1
+ALPHA = 0.05  # the stricter level of [P] table 1
 
 
 def cross_validate(session: Session, folds: Sequence[Fold], output: Path) -> str:
     """Train a model for each fold and evaluate it on the queries of its fold.
 
     Returns:
-        The table, in Markdown.
+        The table of measures in Markdown.
 
     Raises:
-        InputError: there is an interrupted cross-validation that must not be resumed, or that has other settings.
+        InputError: there is an interrupted cross-validation that may not be resumed, or has other settings.
     """
     folds_text = as_text({fold.name: fold.test for fold in folds})
     work = saving.work_folder(output)
     settings = _settings(session, folds)
     _check(work, settings, session.task)
-    _warn_of_a_start_that_knows_the_folds(session)
-    _ = session.pools  # what is wrong with the candidates is said before there is anything to resume
+    _warn_if_folds_were_seen(session)
+    _ = session.pools  # reports bad candidates before there is anything to resume
     write(work / CROSS_VALIDATION_FILE, json.dumps(settings))
     outcomes = []
     for number, fold in enumerate(folds, 1):
-        place = _checkpoint(work, fold)
-        if (place / CONFIG_FILE).exists():
+        checkpoint = _checkpoint(work, fold)
+        if (checkpoint / CONFIG_FILE).exists():
             log.info("fold %s was finished before", fold.name)
         else:
-            said = "fold %s, %d of %d: %d queries to train, %d to validate, %d to test"
-            log.info(said, fold.name, number, len(folds), *map(len, fold[1:]))
-            _train(session, fold, place, zlib.crc32(folds_text.encode()), work / saving.WORDS)
-        outcomes.append(saving.read_outcome(place))
+            message = "fold %s, %d of %d: %d training, %d validation, %d test queries"
+            log.info(message, fold.name, number, len(folds), *map(len, fold[1:]))
+            _train(session, fold, checkpoint, zlib.crc32(folds_text.encode()), work / saving.WORDS)
+        outcomes.append(saving.read_outcome(checkpoint))
     before = _ranked(session, session.queries, None)
-    after = {}
+    after: dict[str, RankedList] = {}
     for fold in folds:
         after |= _ranked(session, fold.test, _checkpoint(work, fold))
     after = {query.id: after[query.id] for query in session.queries}
@@ -97,11 +97,11 @@ def _checkpoint(folder: Path, fold: Fold) -> Path:
 
 
 def _settings(session: Session, folds: Sequence[Fold]) -> dict:
-    """The settings that must be equal to resume a cross-validation, as JSON values."""
+    """The settings that a resumed cross-validation must share, as JSON values."""
     settings = {
         "data": session.data,
         "training": asdict(session.task.training),
-        "model": asdict(session.model_config),
+        "model": asdict(session.model_config),  # type: ignore[call-overload]  # a dataclass, as all ModelConfigs
         "measures": list(session.task.measures),
         "keep_epochs": session.task.keep_epochs,
         "folds": {fold.name: [query.id for query in fold.test] for fold in folds},
@@ -111,10 +111,10 @@ def _settings(session: Session, folds: Sequence[Fold]) -> dict:
 
 
 def _check(work: Path, settings: dict, task: Task) -> None:
-    """Check that the work folder is new or can be resumed; remove it if it is to be overwritten."""
+    """Check that the work folder is new or can be resumed; remove it to overwrite it."""
     path = work / CROSS_VALIDATION_FILE
     if work.is_dir() and any(work.iterdir()) and not path.exists():
-        raise InputError(f"{work} holds another training: finish it, or delete it")
+        raise InputError(f"{work} holds another training: finish or delete it")
     if not saving.check_interrupted(work, INTERRUPTED, task.resume, task.overwrite):
         return
     if not task.resume:
@@ -123,47 +123,46 @@ def _check(work: Path, settings: dict, task: Task) -> None:
     saving.check_settings(path, "a cross-validation", json.loads(path.read_text(encoding="utf-8")), settings)
 
 
-def _warn_of_a_start_that_knows_the_folds(session: Session) -> None:
+def _warn_if_folds_were_seen(session: Session) -> None:
     task = session.task
-    if task.start_from and read_config(task.start_from).get("training", {}).get("train") == task.train:
-        log.warning("%s was trained on %s, too: no fold is new to its weights", task.start_from, task.train)
+    if task.start_from and read_config(Path(task.start_from)).get("training", {}).get("train") == task.train:
+        log.warning("%s was trained on %s, too: its weights have seen every fold", task.start_from, task.train)
 
 
-def _train(session: Session, fold: Fold, place: Path, folds_checksum: int, words: Path) -> None:
+def _train(session: Session, fold: Fold, output: Path, folds_checksum: int, words: Path) -> None:
     task = session.task
     train = {query.id for query in fold.train}
     pools = [pool for pool in session.pools if pool.query_id in train]
     depth = task.validation_depth or task.depth
     judgments = {query.id: session.judgments[query.id] for query in fold.validation}
-    candidates = {query.id: _first(session, query, depth) for query in fold.validation}
+    candidates = {query.id: _top_candidates(session, query, depth) for query in fold.validation}
     of_fold = {"fold": fold.name, "folds_checksum": folds_checksum, "validation_queries": list(judgments)}
-    highest = max(max(session.judgments[query.id].values()) for query in session.queries)  # one scale of ERR for all
+    highest = max(max(session.judgments[query.id].values()) for query in session.queries)  # same ERR scale in all folds
     held_out = HeldOut(fold.validation, judgments, candidates, highest)
-    session.train(place, pools, held_out, data={**session.data, **of_fold}, words=words, overwrite=True)
+    session.train(output, pools, held_out, data={**session.data, **of_fold}, words=words, overwrite=True)
 
 
-def _first(session: Session, query: Query, depth: int) -> Candidates:
-    """The first ``depth`` candidates, or all where the first stage gives every document: the depth then cuts rankings.
+def _top_candidates(session: Session, query: Query, depth: int) -> Candidates:
+    """The top ``depth`` candidates; all for a first stage of every document, whose depth cuts rankings instead.
 
-    A copy, because the words of candidates are kept with them once they were scored.
+    A copy, because scored candidates keep their gathered words.
     """
-    found, first_stage = session.candidates[query.id], session.task.first_stage
-    if session.task.train_run is None and entry_of(first_stage.name).depth_cuts == RANKING:
-        depth = len(found)
-    return Candidates(found.index, found.rows[:depth], found.first_stage_scores[:depth])
+    candidates, first_stage = session.candidates[query.id], session.task.first_stage
+    if session.task.train_run is None and first_stage is not None and entry_of(first_stage.name).depth_cuts == RANKING:
+        depth = len(candidates)
+    return Candidates(candidates.index, candidates.rows[:depth], candidates.first_stage_scores[:depth])
 
 
 def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None) -> dict[str, RankedList]:
-    """Ranked lists of the queries by id: re-ranked by a checkpoint's model, or in first-stage order for None."""
+    """Ranked lists by query id: re-ranked by a checkpoint's model, or in first-stage order for None."""
     depth, reranker = session.task.depth, None
     if checkpoint is not None:
         model, vocabulary = load_checkpoint(checkpoint)
         reranker = NeuralReranker(model, vocabulary, session.index.forward, RerankerOptions(session.task.device))
         rows = [session.candidates[query.id].rows for query in queries]
         reranker.encode_for_now(np.unique(np.concatenate(rows)))
-    rankings = (
-        one.best(depth) for one in rank_all(queries, lambda query: _first(session, query, depth), reranker, 1, 8)
-    )
+    ranked = rank_all(queries, lambda query: _top_candidates(session, query, depth), reranker, 1, 8)
+    rankings = (ranking.best(depth) for ranking in ranked)
     return {ranking.query.id: RankedList(ranking.doc_ids, ranking.ranked_scores) for ranking in rankings}
 
 
@@ -174,18 +173,19 @@ def as_markdown(
     before: dict[str, RankedList],
     after: dict[str, RankedList],
 ) -> str:
-    """A table with a row for each fold and one for all: means in validation, in first-stage order, and re-ranked."""
+    """A table with a row for each fold and a total: means in validation, in first-stage order, and re-ranked."""
     measures = session.task.measures
     evaluator = Evaluator({query.id: session.judgments[query.id] for query in session.queries}, measures)
-    place = {query: number for number, query in enumerate(evaluator.queries)}
+    places = {query: number for number, query in enumerate(evaluator.queries)}
     values = [evaluator.values(run) for run in (before, after)]
     kinds = ("validation", "candidates", "re-ranked")
     rows = [["fold", "queries", "best epoch", *(f"{kind} {name}" for name in measures for kind in kinds)]]
     for fold, outcome in zip(folds, outcomes):
-        of_fold = np.array([place[query.id] for query in fold.test])
-        cells = _cells(evaluator, [{name: one[name][of_fold] for name in measures} for one in values], outcome.measures)
+        of_fold = np.array([places[query.id] for query in fold.test])
+        fold_values = [{name: of_run[name][of_fold] for name in measures} for of_run in values]
+        cells = _cells(evaluator, fold_values, outcome.measures)
         rows.append([fold.name, str(len(fold.test)), f"{outcome.epoch} of {outcome.epochs}", *cells])
-    rows.append(["all", str(len(place)), "", *_cells(evaluator, values, {})])
+    rows.append(["all", str(len(places)), "", *_cells(evaluator, values, {})])
     return tables.markdown(rows) + (
         "\n+ higher, - lower, = no significant difference from the candidates' order: two-tailed paired t-test over "
         f"the queries of the row, p < {ALPHA:g}, without correction.\n"
@@ -193,8 +193,8 @@ def as_markdown(
 
 
 def _cells(evaluator: Evaluator, values: Sequence[Values], validated: Mapping[str, float]) -> list[str]:
-    """For each measure the value in validation, that of the candidates, and the marked one of the re-ranked ones."""
-    before, after = (evaluator.summary(one) for one in values)
+    """For each measure its value in validation, of the candidates, and, marked, of the re-ranked run."""
+    before, after = (evaluator.summary(of_run) for of_run in values)
     cells = []
     for name in before:
         mark = paired_t_test(values[1][name], values[0][name]).mark(ALPHA)

@@ -1,19 +1,18 @@
 """Distils a sentence encoder into word vectors: a text is the sum of its words' vectors, at length 1.
 
 The student is KTRel of words without its transformer layer ([K] 3, ``layers`` 0): it encodes a document in
-microseconds. A word starts as what the teacher makes of the word alone, weighted by ``a / (a + p)``, p the word's share
-of all words (Arora, Liang and Ma, ICLR 2017). Then all vectors are trained by Adam on batches of texts, to lower the
-sum of three losses, where S are the student's unit vectors and T the teacher's after a projection on their largest
-directions:
+microseconds. A word's vector starts as the teacher's vector of the word alone, weighted by ``a / (a + p)``, p the
+word's share of all words (Arora, Liang and Ma, ICLR 2017). Then Adam trains all vectors on batches of texts to lower
+the sum of three losses, with the student's unit vectors S and the teacher's T, projected on their largest directions:
 
-* ``1 - S_i . T_i``: a text is where the teacher puts it;
-* ``KL(softmax(T T' / t) || softmax(S S' / t))``: its neighbours in the batch are the teacher's;
+* ``1 - S_i . T_i``: a text has the teacher's vector;
+* ``KL(softmax(T T' / t) || softmax(S S' / t))``: a text has the teacher's neighbours in the batch;
 * the same between titles and beginnings of documents, and between synonyms and names, both ways.
 
-In the end each vector is multiplied by ``-log p``: the losses see short texts, and whole documents hold more of the
-words that every text has. For the same reason the directions that the student's vectors of documents have in common
-are taken out (Arora et al. again). Vectors of concepts are made in the same way. Words without a vector share random
-ones by their hashes, so that two texts with the same rare name are near to each other.
+At the end each vector is multiplied by ``-log p``: the losses see short texts, and whole documents hold more common
+words. For the same reason the common directions of the student's document vectors are removed (Arora et al.). Vectors
+of concepts are made in the same way. Words without a vector share random vectors by their hashes, so that two texts
+with the same rare name are close to each other.
 
 Letters in shapes: B texts of a batch, n texts, V vocabulary, D dimension of the student, E of the teacher.
 """
@@ -50,23 +49,23 @@ from rerank_plugin.training.distillation_texts import DistillationConfig, Distil
 log = logging.getLogger(__name__)
 
 NUMPY_FILE = FileKind("an array of vectors", lambda path: beginning(path).startswith(b"\x93NUMPY"))
-PIECE = 1024  # texts that are encoded, and kept on disk, together
-PROJECTED = 40_000  # texts that the projection is made of
-RARE = 19  # the highest count of a rare word; where all are higher, the lowest there is
+CHUNK = 1024  # texts that are encoded and cached together
+PROJECTED = 40_000  # texts that the projection is computed from
+RARE = 19  # highest count of a rare word; the lowest count if all are higher
 
 
 class Teacher:
-    """A sentence encoder in the form of sentence-transformers, whose vectors of texts are kept on disk.
+    """A sentence encoder of sentence-transformers, whose vectors of texts are cached on disk.
 
     Args:
         folder: the model's folder, or ``minilm``.
-        cache: folder of the kept vectors: what an interrupted distillation has encoded is not encoded again.
+        cache: folder of the vectors, so that an interrupted distillation need not encode its texts again.
         device: torch device.
-        precision: ``float32``, or ``bfloat16``, three times as fast where the processor, or the GPU, multiplies in it;
-            vectors then have a cosine of 0.9999 with those of float32.
+        precision: ``float32``, or ``bfloat16``, three times as fast where the CPU or GPU multiplies in it; vectors then
+            have a cosine of 0.9999 with those of float32.
 
     Raises:
-        InputError: sentence-transformers is not installed, or the folder holds no encoder, or one in pickled weights.
+        InputError: sentence-transformers is not installed, or the folder holds no encoder, or pickled weights.
     """
 
     def __init__(self, folder: str, cache: Path, device: str = "cpu", precision: str = "float32"):
@@ -75,21 +74,21 @@ class Teacher:
         self.cache, self.dimension = cache, len(self.model.encode("any text"))  # E
         self.precision = torch.autocast(self.model.device.type, torch.bfloat16, precision == "bfloat16")
         digest = blake2b(precision.encode(), digest_size=16)
-        for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.json")]):  # weights, and how they are used
+        for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.json")]):  # weights and settings
             digest.update(file.read_bytes())
         self.checksum = digest.hexdigest()
 
     def encode(self, texts: list[str], description: str = "encoding texts") -> np.ndarray:
-        """Unit vectors of texts, float32 [n, E], rounded to half precision. Texts of similar length go together."""
+        """Unit vectors of texts, float32 [n, E], rounded to half precision. Texts of similar length share a batch."""
         order = np.argsort([len(text) for text in texts], kind="stable")
-        found = np.empty((len(texts), self.dimension), np.float32)
-        starts = range(0, len(texts), PIECE)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        starts = range(0, len(texts), CHUNK)
         for start in progress(starts, description, "steps", len(starts)):
-            rows = order[start : start + PIECE]
-            found[rows] = self._piece([texts[row] for row in rows])
-        return found
+            rows = order[start : start + CHUNK]
+            vectors[rows] = self._cached([texts[row] for row in rows])
+        return vectors
 
-    def _piece(self, texts: list[str]) -> np.ndarray:
+    def _cached(self, texts: list[str]) -> np.ndarray:
         key = blake2b("\n".join([self.checksum, *texts]).encode(), digest_size=16).hexdigest()
         path = self.cache / f"{key}.npy"
         if path.is_file():
@@ -125,15 +124,15 @@ def distil_concepts(
 ) -> ConceptVectors:
     """Vectors of all concepts of a knowledge base, as :func:`distil` makes those of words.
 
-    A text is the sum of the concepts that the annotator finds in it; a concept that no text mentions keeps what the
-    teacher makes of its name.
+    A text is the sum of the concepts that the annotator finds in it; a concept in no text keeps the teacher's vector of
+    its name.
 
     Raises:
         InputError: as `distil`, of texts with concepts.
     """
     base = annotator.knowledge
     rows = np.arange(len(base))
-    ids = [found.astype(np.int64) + 1 for found in annotator.concepts(texts.texts)]
+    ids = [concepts.astype(np.int64) + 1 for concepts in annotator.concepts(texts.texts)]
     counts = np.bincount(np.concatenate([[0], *ids]), minlength=len(base) + 1)[1:]
     matrix = _distilled(ids, counts, base.names.take(rows), texts, teacher, config)
     return ConceptVectors(base.ids.take(rows), matrix[1:])
@@ -150,11 +149,12 @@ def _distilled(
     """Vectors of words or concepts, float32 [V, D], by their ids in each text, int64 [any]; row 0 is 0.
 
     Args:
-        counts: of the ids from 1 on, int64 [V - 1]. names: the texts that they start from.
+        counts: of the ids from 1 on, int64 [V - 1].
+        names: the texts of the initial vectors.
     """
-    known = sum(len(one) > 0 for one in ids)
-    pairs = [_known_pairs(ids, some) for some in (texts.documents, texts.names)]
-    if known < max(config.batch_size, config.dimension) or not len(pairs[0]):  # what follows takes long
+    known = sum(len(of_text) > 0 for of_text in ids)
+    pairs = [_known_pairs(ids, places) for places in (texts.documents, texts.names)]
+    if known < max(config.batch_size, config.dimension) or not len(pairs[0]):  # checked before the slow part
         raise InputError(
             f"{known} texts and {len(pairs[0])} documents with title and text are too few for batches of "
             f"{config.batch_size} and {config.dimension} dimensions: give more texts, or a smaller batch size"
@@ -179,15 +179,14 @@ def _distilled(
 
 def _largest_directions(vectors: np.ndarray, config: DistillationConfig) -> np.ndarray:
     """The D directions in which vectors [n, E] have most of their length, float32 [E, D]."""
-    drawn = np.random.default_rng(config.seed).permutation(len(vectors))[:PROJECTED]
-    some = vectors[drawn]
-    _, _, directions = np.linalg.svd(some.T @ some)
+    sample = vectors[np.random.default_rng(config.seed).permutation(len(vectors))[:PROJECTED]]
+    _, _, directions = np.linalg.svd(sample.T @ sample)
     return directions[: config.dimension].T.astype(np.float32)
 
 
 @torch.inference_mode()
 def _common_directions(student: _Student, documents: np.ndarray, count: int) -> np.ndarray:
-    """The directions that most vectors of documents share, by their places int64 [n]; float32 [count, D]."""
+    """The most common directions of document vectors, float32 [count, D]; documents are places of texts, int64 [n]."""
     encoded = student(documents).numpy()  # [n, D]
     _, directions = np.linalg.eigh(encoded.T @ encoded)  # by increasing eigenvalue, in columns
     return directions[:, ::-1][:, :count].T
@@ -199,7 +198,7 @@ class _Student(nn.Module):
     def __init__(self, ids: list[np.ndarray], start: np.ndarray):
         super().__init__()
         self.vectors = nn.EmbeddingBag.from_pretrained(torch.from_numpy(start), freeze=False, mode="sum", padding_idx=0)
-        self.lengths = np.array([len(one) for one in ids])  # [n]
+        self.lengths = np.array([len(of_text) for of_text in ids])  # [n]
         self.ends = np.cumsum(self.lengths)  # [n]
         self.ids = np.concatenate(ids)
 
@@ -228,7 +227,7 @@ def _train(student: _Student, targets: Tensor, pairs: list[np.ndarray], config: 
             order = random.permutation(known)
         rows = order[step % steps * config.batch_size :][: config.batch_size]
         loss = _loss_of_texts(student(rows), targets[rows], config.temperature)
-        drawn = [some[random.integers(len(some), size=config.batch_size // 4)] for some in pairs if len(some)]
+        drawn = [kind[random.integers(len(kind), size=config.batch_size // 4)] for kind in pairs if len(kind)]
         queries, documents = np.concatenate(drawn).T
         loss = loss + _loss_of_pairs(
             student(queries), student(documents), targets[queries], targets[documents], config.temperature
@@ -248,7 +247,7 @@ def _known_pairs(ids: list[np.ndarray], pairs: list[tuple[int, int]]) -> np.ndar
 
 
 def _loss_of_texts(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """The first two losses, a scalar, of unit vectors float32 [B, D]. A text is no neighbour of its own."""
+    """The first two losses, a scalar, of unit vectors float32 [B, D]. A text is not its own neighbour."""
     own = torch.eye(len(student), dtype=torch.bool)
     distance = 1 - (student * teacher).sum(dim=1).mean()
     return distance + _divergence(
@@ -286,18 +285,19 @@ def save_student(
     """Write the checkpoint of a distilled encoder, with its words' vectors as 8-bit numbers, atomically.
 
     Args:
-        concepts: of an encoder that reads them, too. annotation: the settings of their annotator.
-        description: what it was made from, as JSON values.
-        statistics: of the documents that it was made from.
+        description: the sources of the distillation, as JSON values.
+        statistics: of the documents of the distillation.
+        concepts: vectors of an encoder that reads concepts, too.
+        annotation: settings of the concepts' annotator.
     """
     small = compact(vectors)
     settings: dict = {"parts": "words", "layers": 0, "fixed_words": True, "factor": 1.0, "query_words": 64}
-    more: tuple = ()
+    concept_arguments: tuple = ()
     if concepts is not None:
         count, dimension = concepts.matrix.shape
         settings |= {"parts": "both", "concepts": count, "concept_dimension": dimension}
-        more = (torch.from_numpy(concepts.matrix), ConceptVocabulary(concepts.ids, annotation))
-    model = Ktrel(KtrelConfig(**settings), torch.from_numpy(small.matrix), *more)
+        concept_arguments = (torch.from_numpy(concepts.matrix), ConceptVocabulary(concepts.ids, annotation))
+    model = Ktrel(KtrelConfig(**settings), torch.from_numpy(small.matrix), *concept_arguments)
     if concepts is not None:
         model.b.data.fill_(config.concept_weight)
     described = {"distillation": {**asdict(config), **description}, "seed": config.seed}

@@ -1,7 +1,7 @@
 """The texts that an encoder is distilled on: titles, passages, beginnings of documents, queries and names of concepts.
 
-A student learns what texts of every length mean from the teacher's vectors of them, and from pairs of texts, short and
-long, how queries stand to documents.
+A student learns the meaning of texts of every length from the teacher's vectors, and the match of queries and documents
+from pairs of short and long texts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rerank_plugin.text.tokenizer import PLAIN, split_sentences
 
 PASSAGE_SENTENCES = 2
 LONGEST_PASSAGE = 90  # words
-SHORTEST_BODY, BEGINNING = 60, 230  # words of a body that a beginning is taken of, and of the beginning
+SHORTEST_BODY, BEGINNING = 60, 230  # words of the shortest body with a beginning, and of the beginning
 
 
 @dataclass(frozen=True)
 class DistillationConfig:
-    """How word vectors are distilled; :mod:`rerank_plugin.training.distillation` says what t and a are.
+    """Settings of a distillation of word vectors; :mod:`rerank_plugin.training.distillation` defines t and a.
 
     A batch has half as many pairs as texts. The learning rate grows for 100 steps, then falls to a twentieth.
     """
@@ -48,8 +48,8 @@ class DistillationConfig:
     hashed: int = setting(
         6144, "number of random vectors that unknown words share by their hashes; 0 for none (default: 6144)"
     )
-    hashed_length: float = setting(1.5, "length of those vectors, in mean lengths of rare words (default: 1.5)")
-    concept_weight: float = setting(0.3, "weight of the concepts' cosine; that of the words is 1 (default: 0.3)")
+    hashed_length: float = setting(1.5, "length of the hashed vectors, in mean lengths of rare words (default: 1.5)")
+    concept_weight: float = setting(0.3, "weight of the concepts' cosine; the words' weight is 1 (default: 0.3)")
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -58,50 +58,52 @@ class DistillationConfig:
             or min(self.hashed, self.common) < 0
         ):
             raise InputError(
-                "distillation needs at least 1 dimension, count and epoch, 4 texts to a step, and no negative number "
-                "of hashed vectors or common directions"
+                "dimension, minimum count and epochs of a distillation must be at least 1, the batch size at least 4, "
+                "and the numbers of hashed vectors and common directions at least 0"
             )
         if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length, self.concept_weight) <= 0:
             raise InputError(
-                "learning rate, temperature, frequency, length and concepts' weight of a distillation must be above 0"
+                "learning rate, temperature, frequency, hashed length and concept weight of a distillation must be "
+                "above 0"
             )
 
 
 class DistillationTexts:
-    """Distinct texts, and pairs of their places, as they are added."""
+    """A growing list of distinct texts, and pairs of their places."""
 
-    def __init__(self):
-        self._places: dict[str, int] = {}  # of each text, in the order in which they were added
-        self.documents: list[tuple[int, int]] = []  # title, and beginning of its document
-        self.names: list[tuple[int, int]] = []  # synonym, and name of the concept
-        self.words: Counter[str] = Counter()  # how often each occurs in the documents
-        self.of_names: set[str] = set()  # the words of concepts' names
-        self.frequency: Counter[str] = Counter()  # how many documents hold each word
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}  # of each text, in the order of addition
+        self.documents: list[tuple[int, int]] = []  # places of a title and the beginning of its document
+        self.names: list[tuple[int, int]] = []  # places of a synonym and the name of its concept
+        self.words: Counter[str] = Counter()  # collection frequency of each word
+        self.of_names: set[str] = set()  # words of concepts' names
+        self.frequency: Counter[str] = Counter()  # document frequency of each word
         self.lengths: Counter[str] = Counter()  # words of all titles and of all abstracts
-        self.count = 0  # of the documents
+        self.count = 0  # number of documents
 
     @property
     def texts(self) -> list[str]:
-        """The texts, in the order in which they were added."""
+        """The texts in the order of addition."""
         return list(self._places)
 
     def add(self, text: str) -> int:
-        """Add a text, unless it is there already; its place."""
+        """Add a text if it is new; returns its place."""
         return self._places.setdefault(" ".join(text.split()), len(self._places))
 
     def add_documents(self, documents: Iterable[Document], passages: int, beginnings: int, seed: int) -> None:
-        """Add all titles of a corpus, and some of its passages and beginnings, drawn at random.
+        """Add all titles of a corpus, and a random sample of its passages and beginnings.
 
         Args:
-            passages: the most passages, of two sentences each. beginnings: the most beginnings of documents.
+            passages: largest number of passages, of two sentences each.
+            beginnings: largest number of beginnings of documents.
         """
-        found: list[str] = []
-        bodies: list[tuple[int | None, str]] = []  # the place of the title, and the beginning of the text
+        candidates: list[str] = []  # passages to draw from
+        bodies: list[tuple[int | None, str]] = []  # place of the title, and beginning of the text
         for document in documents:
-            words = {name: PLAIN.tokenize(getattr(document, name)) for name in ("title", "abstract")}
-            self.words.update(chain(*words.values()))
-            self.frequency.update(dict.fromkeys(chain(*words.values()), 1))  # in a fixed order
-            self.lengths.update({name: len(tokens) for name, tokens in words.items()})
+            tokens = {name: PLAIN.tokenize(getattr(document, name)) for name in ("title", "abstract")}
+            self.words.update(chain(*tokens.values()))
+            self.frequency.update(dict.fromkeys(chain(*tokens.values()), 1))  # in a fixed order
+            self.lengths.update({name: len(of_field) for name, of_field in tokens.items()})
             self.count += 1
             title = self.add(document.title) if len(document.title.split()) > 1 else None
             words = document.abstract.split()
@@ -111,18 +113,18 @@ class DistillationTexts:
             for start in range(0, len(sentences), PASSAGE_SENTENCES):
                 passage = " ".join(sentences[start : start + PASSAGE_SENTENCES])
                 if len(passage.split()) <= LONGEST_PASSAGE:
-                    found.append(passage)
+                    candidates.append(passage)
         random = np.random.default_rng(seed)
-        for place in _drawn(random, len(found), passages):
-            self.add(found[place])
-        for place in _drawn(random, len(bodies), beginnings):
+        for place in _sample(random, len(candidates), passages):
+            self.add(candidates[place])
+        for place in _sample(random, len(bodies), beginnings):
             title, body = bodies[place]
             beginning = self.add(body)
             if title is not None:
                 self.documents.append((title, beginning))
 
     def add_concepts(self, concepts: Iterable[Concept]) -> None:
-        """Add the names of a vocabulary's concepts. Permuted names, as in "Infarction, Myocardial", are left out."""
+        """Add the names of a vocabulary's concepts, except permuted names such as "Infarction, Myocardial"."""
         for concept in concepts:
             name = self.add(concept.name)
             for synonym in concept.synonyms:
@@ -132,7 +134,7 @@ class DistillationTexts:
                 self.of_names.update(PLAIN.tokenize(text))
 
     def statistics(self) -> CollectionStatistics:
-        """Statistics of the documents, as an index of them has."""
+        """Statistics of the documents, as their index would have."""
         mean = {name: length / max(self.count, 1) for name, length in self.lengths.items()}
         frequency = {"text": np.array(list(self.frequency.values()), np.uint32)}
         lengths = {**mean, "text": sum(mean.values())}
@@ -141,7 +143,7 @@ class DistillationTexts:
         )
 
     def vocabulary(self, minimum_count: int) -> tuple[list[str], np.ndarray]:
-        """The words of names, and those that documents hold ``minimum_count`` times, the most frequent first.
+        """The words of names, and words that occur ``minimum_count`` times in documents, the most frequent first.
 
         Returns:
             (words, their counts int64 [V])
@@ -151,5 +153,5 @@ class DistillationTexts:
         return words, np.array([self.words[word] for word in words], np.int64)
 
 
-def _drawn(random: np.random.Generator, count: int, most: int) -> Sequence[int]:
-    return np.sort(random.choice(count, min(count, most), replace=False)).tolist()
+def _sample(random: np.random.Generator, count: int, at_most: int) -> Sequence[int]:
+    return np.sort(random.choice(count, min(count, at_most), replace=False)).tolist()

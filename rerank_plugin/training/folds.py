@@ -1,7 +1,7 @@
-"""Folds for cross-validation: judged queries in parts, each of which tests a model that saw none of it ([P] 3.1).
+"""Folds for cross-validation: parts of the judged queries, each the test set of a model trained without it ([P] 3.1).
 
-[P]'s folds are the years of its tracks, 50 queries each: of the other years' 250 queries 50 random ones are held out
-for validation, and 200 train. A file of folds has a line for each query, ``query id<TAB>fold name``.
+[P]'s folds are the years of its tracks, 50 queries each: 50 random queries of the other years' 250 are held out for
+validation, and 200 train. A file of folds has a line for each query, ``query id<TAB>fold name``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rerank_plugin.text.tokenizer import tokenize
 
 log = logging.getLogger(__name__)
 
-SHARE = 0.2  # of the remaining queries for validation: 50 of 250 in [P] 3.1
+SHARE = 0.2  # share of the remaining queries for validation: 50 of 250 in [P] 3.1
 
-Parts = dict[str, list[Query]]  # queries by the name of their fold, in the order in which they were given
+Parts = dict[str, list[Query]]  # queries by the name of their fold, in input order
 
 
 class Fold(NamedTuple):
-    """What the model of one fold is trained, validated and tested on; no query is in two of them."""
+    """The disjoint training, validation and test queries of the model of one fold."""
 
     name: str
     train: list[Query]
@@ -37,7 +37,7 @@ class Fold(NamedTuple):
 
 
 def random_parts(queries: Sequence[Query], count: int, seed: int) -> Parts:
-    """Parts named 1, 2, ... (with leading zeros where there are ten or more), whose sizes differ by one at most.
+    """Random parts named 1, 2, ... (with leading zeros from ten parts on), whose sizes differ by one at most.
 
     Raises:
         InputError: fewer than two parts, or fewer queries than parts.
@@ -53,11 +53,11 @@ def random_parts(queries: Sequence[Query], count: int, seed: int) -> Parts:
 
 
 def read_parts(path: Path, queries: Sequence[Query]) -> Parts:
-    """The parts of a file, in the order in which it first names them. Queries that are not there are left out.
+    """The parts of a file, in the order of their first lines. Lines of unknown queries are left out.
 
     Raises:
-        InputError: naming file and line, for a malformed line, a name that cannot be a file's, or a query in two folds;
-            or naming a query that is in no fold; or there is only one fold.
+        InputError: a malformed line, a name that cannot name a folder, a query in two folds or in none, or only one
+            fold.
     """
     fold_of: dict[str, str] = {}
     for number, line in lines(path):
@@ -66,14 +66,14 @@ def read_parts(path: Path, queries: Sequence[Query]) -> Parts:
             continue
         if len(columns) != 2 or not columns[0]:
             raise InputError(f"{path}:{number}: expected a query id, a tab, and the name of its fold")
-        query, name = columns
+        query_id, name = columns
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise InputError(
-                f"{path}:{number}: the fold {name!r} names a folder: letters, digits, '_', '.' and '-' only"
+                f"{path}:{number}: the fold {name!r} names a folder: use only letters, digits, '_', '.' and '-'"
             )
-        if query in fold_of:
-            raise InputError(f"{path}:{number}: query {query} is in a fold already, {fold_of[query]}")
-        fold_of[query] = name
+        if query_id in fold_of:
+            raise InputError(f"{path}:{number}: query {query_id} is in a fold already, {fold_of[query_id]}")
+        fold_of[query_id] = name
     missing = [query.id for query in queries if query.id not in fold_of]
     if missing:
         raise InputError(f"{path}: {len(missing)} judged queries are in no fold, e.g. '{missing[0]}'")
@@ -90,15 +90,15 @@ def read_parts(path: Path, queries: Sequence[Query]) -> Parts:
 
 
 def as_text(parts: Mapping[str, Sequence[Query]]) -> str:
-    """The content of a file that `read_parts` reads as these parts."""
+    """The parts in the format that `read_parts` reads."""
     return "".join(f"{query.id}\t{name}\n" for name, part in parts.items() for query in part)
 
 
 def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
-    """Make a fold of each part: it is the test set, and a random sample of the other queries is for validation.
+    """A fold for each part, which is the test set; a random sample of the other queries is for validation.
 
     Args:
-        held_out: number of validation queries if it is at least 1, otherwise their share.
+        held_out: number of validation queries if at least 1, otherwise their share of the other queries.
 
     Raises:
         InputError: no query is left for validation or for training.
@@ -110,7 +110,7 @@ def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
         count = int(held_out) if held_out >= 1 else max(1, round(held_out * len(others)))
         if not 0 < count < len(others):
             raise InputError(
-                f"{held_out:g} for validation: beside the fold {name} there are {len(others)} queries, which must "
+                f"cannot hold out {held_out:g} for validation: the {len(others)} queries outside the fold {name} must "
                 "do for validation and training"
             )
         sample = np.random.default_rng([seed, zlib.crc32(name.encode())]).choice(len(others), count, replace=False)
@@ -121,7 +121,7 @@ def make_folds(parts: Parts, held_out: float, seed: int) -> list[Fold]:
 
 
 def warn_of_repeated_texts(parts: Parts) -> None:
-    """Log a warning if queries of different folds have the same words, because test data then leaks into training."""
+    """Log a warning if queries of different folds have the same words: test data then leaks into training."""
     folds_of: dict[tuple[str, ...], dict[str, str]] = {}
     for name, part in parts.items():
         for query in part:
@@ -130,6 +130,6 @@ def warn_of_repeated_texts(parts: Parts) -> None:
     if groups:
         shown = "; ".join(" = ".join(f"{id} (fold {name})" for id, name in by_id.items()) for by_id in groups[:5])
         log.warning(
-            "%d queries have the same words as one in another fold, so that models are tested on what they were "
-            "trained on: %s%s", sum(map(len, groups)), shown, "; ..." if groups[5:] else "",
+            "%d queries have the same words as a query in another fold, so that models are tested on their training "
+            "data: %s%s", sum(map(len, groups)), shown, "; ..." if groups[5:] else "",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The picture of a training: loss and validation measures by epoch."""
+"""The plot of a training: loss and validation measures by epoch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ NOT_MEASURES = ("epoch", "loss", "deciding", "training_seconds", "validation_sec
 
 
 def plot_history(history: list[dict], path: Path) -> None:
-    """Draw the history as a PNG."""
+    """Plot the history as a PNG."""
     with panels(path, 1, 1, height=4.5, overwrite=True) as axes:
         draw_history(axes[0][0], history)
         legend_below(axes[0][0].figure)
 
 
 def draw_history(losses, history: list[dict]) -> None:
-    """Draw the loss on the axes ``losses``, and the measures on a second scale; the legend is the picture's."""
+    """Plot the loss on the axes ``losses``, and the measures on a second scale, without a legend."""
     epochs = [entry["epoch"] for entry in history]
     losses.plot(epochs, [entry["loss"] for entry in history], color="tab:gray", label="training loss")
     losses.set(xlabel="epoch", ylabel="loss")

@@ -1,21 +1,33 @@
 """Training objectives: how examples are sampled for an epoch, and the loss of their scores.
 
-An objective is made of the names of its weights and its sampling (:data:`rerank_plugin.training.config.LOSSES`). Its
-``draw`` is one of the samplings of :mod:`rerank_plugin.training.pairs`, and its ``loss`` gives the mean loss of a batch
-from the scores and the relevance of its documents, float [k, n] each.
+An objective takes the names of its weights and its sampling (:data:`rerank_plugin.training.config.LOSSES`).
 
 Letters in shapes: n examples, k documents of an example (2 of a pair, 1 of a single document).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.training.pairs import draw_documents, draw_pairs, draw_pairs_by_groups
+from rerank_plugin.training.pairs import Examples, Pool, draw_documents, draw_pairs, draw_pairs_by_groups
 
-SAMPLINGS = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}  # of pairs
+Sampling = Callable[[Sequence[Pool], int, np.random.Generator], Examples]
+SAMPLINGS: dict[str, Sampling] = {"balanced": draw_pairs, "groups": draw_pairs_by_groups}  # of pairs
+
+
+class Objective(Protocol):
+    """A sampling of :mod:`rerank_plugin.training.pairs`, and the loss of its examples."""
+
+    draw: Sampling
+
+    def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
+        """The mean loss of a batch, a scalar; scores and relevance of its documents are float [k, n] each."""
 
 
 def pairwise_hinge(better: Tensor, worse: Tensor, weights: Tensor) -> Tensor:
@@ -45,7 +57,7 @@ class PairwiseHinge:
 
 
 class PairwiseMargin:
-    """Mean squared error of the difference of two documents' scores, against that of their relevance (margin-MSE)."""
+    """Mean squared error of the difference of two documents' scores from that of their relevance (margin-MSE)."""
 
     def __init__(self, weights: str, sampling: str):
         self.draw = SAMPLINGS[sampling]
@@ -55,10 +67,10 @@ class PairwiseMargin:
 
 
 class Classification:
-    """Binary cross-entropy over single documents, with equal numbers of relevant and other ones ([D17] 3.1 and 4.6).
+    """Binary cross-entropy over as many relevant as non-relevant single documents ([D17] 3.1 and 4.6).
 
     A relevant document of relevance r weighs max(1, log(1 + r)) with ``log`` ([D17] 4.6), max(1, sqrt(r)) with ``sqrt``
-    ([D18] 4.3.3) and 1 with ``none``; a document that is not relevant weighs 1.
+    ([D18] 4.3.3) and 1 with ``none``; a non-relevant document weighs 1.
     """
 
     WEIGHTS = {
@@ -68,11 +80,17 @@ class Classification:
     }
 
     def __init__(self, weights: str, sampling: str):
-        self.weigh, self.draw = self.WEIGHTS[weights], draw_documents
+        self.weigh = self.WEIGHTS[weights]
+        self.draw: Sampling = draw_documents
 
     def loss(self, scores: Tensor, relevance: Tensor) -> Tensor:
         relevant = (relevance > 0).to(scores.dtype)
         return functional.binary_cross_entropy_with_logits(scores, relevant, self.weigh(relevance))
 
 
-OBJECTIVES = {"hinge": PairwiseHinge, "margin": PairwiseMargin, "bce": Classification}  # by the name of the loss
+# By the name of the loss.
+OBJECTIVES: dict[str, Callable[[str, str], Objective]] = {
+    "hinge": PairwiseHinge,
+    "margin": PairwiseMargin,
+    "bce": Classification,
+}

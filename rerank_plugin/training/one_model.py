@@ -45,44 +45,42 @@ def train_model(
         index: the folder of an index.
         train: queries and judgments: ``sample:train``, a BEIR folder with its split, an ir-datasets id, or
             ``QUERIES,QRELS``.
-        validation: the same of the queries that choose the epoch.
+        validation: queries and judgments that choose the epoch.
         output: the checkpoint folder to write.
-        words: folder of word vectors, or the name of a bundled model, whose it takes; by default those of
-            ``start_from``.
+        words: folder of word vectors, or the name of a bundled model; by default those of ``start_from``.
         concepts: folder of concept vectors, for a model that reads concepts.
-        start_from: checkpoint to fine-tune, or the name of a model that comes with the package (``delta``). It gives
-            the hyper-parameters, too.
+        start_from: checkpoint to fine-tune, or the name of a bundled model (``delta``); gives hyper-parameters, too.
         hyper_parameters: of the model, by their names in a checkpoint's ``config.json``.
         training: fields of the training, such as ``epochs``, ``batch_size``, ``learning_rate`` and ``seed``.
-        first_stage: what retrieves the candidates, as for `Searcher`.
-        depth: how many it retrieves.
+        first_stage: first stage of the candidates, as for `Searcher`.
+        depth: candidates of each query.
         measures: validation measures, of which the first decides.
         device: torch device.
-        overwrite: replace a checkpoint that is there already.
+        overwrite: replace an existing checkpoint.
 
     Returns:
-        the number of the best epoch (``epoch``), its ``measures`` by name, and how many ``epochs`` were trained.
+        The number of the best epoch (``epoch``), its ``measures`` by name, and the number of ``epochs`` trained.
 
     Raises:
-        InputError: something cannot be read, is unknown, does not fit the rest, or must not be replaced.
+        InputError: an input cannot be read, a name is unknown, settings do not fit together, or ``output`` exists.
     """
     require("torch", "training")
     from rerank_plugin.training.saving import TRAINED
     from rerank_plugin.training.session import Session, Task
 
     check_free(Path(output), TRAINED, overwrite)
-    given = dict(hyper_parameters or {})
-    if "lexical_features" in given:
-        given["lexical_features"] = named_features(given["lexical_features"])
+    values = dict(hyper_parameters or {})
+    if "lexical_features" in values:
+        values["lexical_features"] = named_features(values["lexical_features"])
     task = Task(
         model=model,
         index=Path(index),
         words=words,
         train=train,
         validation=validation,
-        measures=measures,
+        measures=measures or (),
         training=by_recipe(model, training or {}),
-        values=given,
+        values=values,
         first_stage=configure(first_stage) if isinstance(first_stage, str) else first_stage,
         depth=depth,
         concepts=None if concepts is None else Path(concepts),

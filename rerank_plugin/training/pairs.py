@@ -1,10 +1,10 @@
 """Training pairs: two documents of one query, the first more relevant than the second ([D18] 3.4, 4.2).
 
-Each query has a pool of documents, made from its first-stage candidates, its judged documents, both, or the whole
-collection; a document that is not judged counts as non-relevant. (The paper trained on first result pages only, and
-names missing documents from deep in the results as its weakness in 5.3.1.) By default, documents that are not retrieved
-are left out: a reranker never scores them, and relevant documents that share no word with the query could teach the
-model that matching words are evidence against relevance.
+Each query has a pool of documents: its first-stage candidates, its judged documents, both, or the whole collection;
+unjudged documents count as non-relevant. (The paper trained on first result pages only, and names the lack of documents
+from lower ranks as its weakness in 5.3.1.) By default, documents that were not retrieved are left out: a reranker never
+scores them, and relevant documents that share no word with the query could teach the model that matching words are
+evidence against relevance.
 
 Every epoch draws new pairs, by one of two samplings: balanced ([D18] 4.2) or by groups ([P] 2.2).
 """
@@ -22,7 +22,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 
 POOLS = ("candidates", "judged", "all", "relevant", "collection")
-WITHOUT_CANDIDATES = ("judged", "relevant", "collection")  # what these hold does not depend on a first stage
+WITHOUT_CANDIDATES = ("judged", "relevant", "collection")  # pools that need no first stage
 
 
 class Pool(NamedTuple):
@@ -30,7 +30,7 @@ class Pool(NamedTuple):
 
     query_id: str
     words: ModelQuery
-    rows: np.ndarray  # of the forward index, int64 [P]
+    rows: np.ndarray  # rows of the forward index, int64 [P]
     relevance: np.ndarray  # float32 [P]
     features: np.ndarray  # lexical features, float32 [P, F]
 
@@ -39,7 +39,7 @@ class Examples(NamedTuple):
     """The examples of an epoch; letters in shapes: n examples, k documents of an example (2 of a pair)."""
 
     pool: np.ndarray  # number of the query's pool, int64 [n]
-    places: np.ndarray  # of the documents in the pool, int64 [k, n]; in a pair the more relevant one is first
+    places: np.ndarray  # of the documents in the pool, int64 [k, n]; the first of a pair is the more relevant
 
 
 def make_pools(
@@ -52,30 +52,33 @@ def make_pools(
     """Pools of the queries that have two documents of different relevance and a word the model knows.
 
     Args:
-        candidates: first-stage candidates by query id; they may be missing where ``documents`` does not need them.
-        documents: which documents a pool holds: ``candidates``, ``judged``, ``all`` (both), ``collection`` (every
-            document of the index), or ``relevant`` (the relevant judged ones; one such document is enough).
+        candidates: first-stage candidates by query id; needed only for ``candidates`` and ``all``.
+        documents: the documents of a pool: ``candidates``, ``judged``, ``all`` (both), ``collection`` (every document
+            of the index), or ``relevant`` (the relevant judged documents; one is enough).
+
+    Raises:
+        InputError: ``documents`` is unknown.
     """
     if documents not in POOLS:
         raise InputError(f"unknown kind of training documents '{documents}'; known: {', '.join(POOLS)}")
     pools = []
-    every = np.arange(len(builder.index))
-    nothing = Candidates(builder.index, every[:0], np.zeros(0, np.float32))
+    collection = np.arange(len(builder.index))
+    no_candidates = Candidates(builder.index, collection[:0], np.zeros(0, np.float32))
     for query in queries:
         judged = judgments.get(query.id, {})
         rows = builder.index.rows(list(judged))
         relevance = np.fromiter(judged.values(), np.float32, len(judged))[rows >= 0]
         rows = rows[rows >= 0]
-        retrieved = candidates.get(query.id, nothing) if documents in WITHOUT_CANDIDATES else candidates[query.id]
+        retrieved = candidates.get(query.id, no_candidates) if documents in WITHOUT_CANDIDATES else candidates[query.id]
         if documents == "relevant":
             rows, relevance = rows[relevance > 0], relevance[relevance > 0]
         elif documents == "collection":
-            graded = np.zeros(len(every), np.float32)
-            graded[rows] = relevance
-            rows, relevance = every, graded
+            grades = np.zeros(len(collection), np.float32)
+            grades[rows] = relevance
+            rows, relevance = collection, grades
         elif documents == "candidates":
-            inside = np.isin(rows, retrieved.rows)
-            rows, relevance = rows[inside], relevance[inside]
+            is_candidate = np.isin(rows, retrieved.rows)
+            rows, relevance = rows[is_candidate], relevance[is_candidate]
         if documents not in WITHOUT_CANDIDATES:
             unjudged = np.setdiff1d(retrieved.rows, rows)
             rows = np.concatenate([rows, unjudged])
@@ -91,7 +94,7 @@ def make_pools(
 
 
 def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
-    """First-stage score of each row, float32 [P]; 0 for a document that was not retrieved."""
+    """First-stage score of each row, float32 [P]; 0 if not retrieved."""
     if not len(retrieved):
         return np.zeros(len(rows), np.float32)
     order = np.argsort(retrieved.rows)
@@ -102,15 +105,15 @@ def _first_stage_scores(rows: np.ndarray, retrieved: Candidates) -> np.ndarray:
 def draw_pairs(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
     """Pairs for one epoch, *balanced* as in [D18] 4.2, in random order.
 
-    For each query, as many non-relevant documents are drawn as it has relevant ones. From all pairs of these documents
-    with different relevance, at most ``at_most`` are drawn without replacement.
+    For each query, as many non-relevant as relevant documents are drawn. From all pairs of these documents with
+    different relevance, at most ``at_most`` are drawn without replacement.
     """
     numbers, places = [], []
     for number, pool in enumerate(pools):
-        relevant, others = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
-        if len(others) > len(relevant) > 0:
-            others = generator.choice(others, len(relevant), replace=False)
-        balanced = np.concatenate([relevant, others])
+        relevant, non_relevant = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
+        if len(non_relevant) > len(relevant) > 0:
+            non_relevant = generator.choice(non_relevant, len(relevant), replace=False)
+        balanced = np.concatenate([relevant, non_relevant])
         levels = pool.relevance[balanced]
         pairs = np.stack(np.nonzero(levels[:, None] > levels[None, :]))  # [2, pairs]
         if pairs.shape[1] > at_most:
@@ -123,49 +126,55 @@ def draw_pairs(pools: Sequence[Pool], at_most: int, generator: np.random.Generat
 def draw_pairs_by_groups(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
     """Pairs for one epoch, by *groups* as [P] 2.2 draws its triples, in random order; on average ``at_most`` a query.
 
-    Documents with a grade above 1 are highly relevant, those with a grade above 0 up to 1 relevant. The better document
-    is drawn uniformly from both groups of the whole training set, so that a group has a share in proportion to its
-    size. The worse document is drawn from the same query: a relevant one for a highly relevant one, and a non-relevant
-    one for a relevant one. If a query has no such worse document, its documents are not in the group.
+    Documents with a grade above 1 are highly relevant, documents with a grade above 0 up to 1 relevant. The better
+    document is drawn uniformly from both groups of the whole training set, so each group has a share in proportion to
+    its size. The worse document is drawn from the same query: a relevant document below a highly relevant one, a
+    non-relevant document below a relevant one. Queries without such a worse document are not in the group.
     """
-    numbers, better, below, of_group = [], [], [], []
+    numbers: list[np.ndarray] = []
+    better: list[np.ndarray] = []
+    worse: list[np.ndarray] = []  # of each group of a query, the documents to draw the worse one from
+    groups: list[np.ndarray] = []
     for number, pool in enumerate(pools):
         grades = pool.relevance
-        high, relevant, others = grades > 1, (grades > 0) & (grades <= 1), grades <= 0
-        for upper, lower in ((high, relevant), (relevant, others)):
+        high, relevant, non_relevant = grades > 1, (grades > 0) & (grades <= 1), grades <= 0
+        for upper, lower in ((high, relevant), (relevant, non_relevant)):
             if upper.any() and lower.any():
                 places = np.flatnonzero(upper)
                 better.append(places)
                 numbers.append(np.full(len(places), number))
-                of_group.append(np.full(len(places), len(below)))
-                below.append(np.flatnonzero(lower))
-    if not below:
+                groups.append(np.full(len(places), len(worse)))
+                worse.append(np.flatnonzero(lower))
+    if not worse:
         return _shuffled([], [], 2, generator)
-    sizes = np.array([len(places) for places in below])
-    starts, below = np.cumsum(sizes) - sizes, np.concatenate(below)
-    numbers, better, of_group = map(np.concatenate, (numbers, better, of_group))
+    sizes = np.array([len(places) for places in worse])
+    starts = np.cumsum(sizes) - sizes
+    all_better = np.concatenate(better)
     # A group in proportion to its size, then a document of it: each document of both groups is as likely as any other.
-    drawn = generator.integers(len(better), size=at_most * len(pools))
-    worse = below[starts[of_group[drawn]] + generator.integers(sizes[of_group[drawn]])]
-    return Examples(numbers[drawn], np.stack([better[drawn], worse]))
+    drawn = generator.integers(len(all_better), size=at_most * len(pools))
+    group = np.concatenate(groups)[drawn]
+    drawn_worse = np.concatenate(worse)[starts[group] + generator.integers(sizes[group])]
+    return Examples(np.concatenate(numbers)[drawn], np.stack([all_better[drawn], drawn_worse]))
 
 
 def draw_documents(pools: Sequence[Pool], at_most: int, generator: np.random.Generator) -> Examples:
     """Single documents for one epoch of a classifier, in random order ([D17] 3.1).
 
-    For each query, at most ``at_most`` / 2 (at least 1) relevant documents and as many others are drawn.
+    For each query, at most ``at_most`` / 2 (at least 1) relevant documents and as many non-relevant ones are drawn.
     """
     numbers, places = [], []
     for number, pool in enumerate(pools):
-        relevant, others = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
-        count = min(len(relevant), len(others), max(at_most // 2, 1))
-        for kind in (relevant, others):
-            places.append(generator.choice(kind, count, replace=False)[None])
+        relevant, non_relevant = np.flatnonzero(pool.relevance > 0), np.flatnonzero(pool.relevance <= 0)
+        count = min(len(relevant), len(non_relevant), max(at_most // 2, 1))
+        for documents in (relevant, non_relevant):
+            places.append(generator.choice(documents, count, replace=False)[None])
             numbers.append(np.full(count, number))
     return _shuffled(numbers, places, 1, generator)
 
 
-def _shuffled(numbers: list, places: list, documents: int, generator: np.random.Generator) -> Examples:
+def _shuffled(
+    numbers: list[np.ndarray], places: list[np.ndarray], documents: int, generator: np.random.Generator
+) -> Examples:
     """The examples of all pools, int64 [n] and int64 [k, n] each, in random order."""
     pool = np.concatenate([np.zeros(0, np.int64), *numbers])
     joined = np.concatenate([np.zeros((documents, 0), np.int64), *places], axis=1)

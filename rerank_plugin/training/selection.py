@@ -31,19 +31,19 @@ SELECTION = FolderKind(
 class Step(NamedTuple):
     """One step of the selection."""
 
-    kept: tuple[str, ...]  # the features before it
-    tried: dict[str, float]  # the measure reached with each further feature
-    chosen: str  # the feature with the highest measure; the first of equal ones
+    kept: tuple[str, ...]  # the features of the steps before
+    tried: dict[str, float]  # the measure by added feature
+    chosen: str  # the added feature with the highest measure; ties are won by the first
 
 
 def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[str, ...], str]:
     """Select ``count`` lexical features of a session's model; the output is the model trained with them.
 
     Returns:
-        the selected features, and the selection path as a table.
+        The selected features, and the selection path as a table.
 
     Raises:
-        InputError: there is an interrupted selection that must not be resumed, or that has other settings.
+        InputError: there is an interrupted selection that may not be resumed, or has other settings.
     """
     task, names = session.task, session.model_config.lexical_features
     folder = output.with_name(output.name + ".selection")
@@ -51,11 +51,11 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
         remove_folder(folder)
 
     def measure(features: tuple[str, ...]) -> float:
-        place = folder / "+".join(features)
+        checkpoint = folder / "+".join(features)
         config, pools = session.config_with(features)
-        outcome = session.train(place, pools, config=config, overwrite=True)
+        outcome = session.train(checkpoint, pools, config=config, overwrite=True)
         if len(features) < count:
-            shutil.rmtree(place)
+            shutil.rmtree(checkpoint)
         return outcome.measures[task.measures[0]]
 
     model = {name: value for name, value in task.values.items() if name != "lexical_features"}
@@ -72,22 +72,22 @@ def train_selected(session: Session, count: int, output: Path) -> tuple[tuple[st
 def select(
     names: Sequence[str], count: int, measure: Callable[[tuple[str, ...]], float], folder: Path, settings: dict
 ) -> list[Step]:
-    """Greedily add ``count`` features, each time the one with the highest ``measure``.
+    """Greedily add ``count`` features, at each step the feature with the highest ``measure``.
 
     Each measurement is written to ``selection.json`` in ``folder``, so that an interrupted selection can be resumed.
 
     Args:
-        measure: trains with the given features and returns the best validation measure.
-        settings: JSON values that must be equal to resume a selection.
+        measure: trains with some features and returns the best validation measure.
+        settings: JSON values that a resumed selection must share.
 
     Raises:
-        InputError: more features are asked for than there are, or the folder holds another selection.
+        InputError: ``count`` exceeds the number of features, or the folder holds another selection.
     """
     if not 1 <= count <= len(names):
         raise InputError(f"cannot select {count} of {len(names)} lexical features")
     settings = json.loads(json.dumps({**settings, "names": list(names)}))
     measured = _read(folder / SELECTION_FILE, settings)
-    _write(folder / SELECTION_FILE, settings, measured)  # first: it tells that what else will lie there is ours
+    _write(folder / SELECTION_FILE, settings, measured)  # first: marks the folder as a selection
     path: list[Step] = []
     kept: tuple[str, ...] = ()
     while len(kept) < count:
@@ -102,7 +102,7 @@ def select(
                 _write(folder / SELECTION_FILE, settings, measured)
             tried[name] = measured[key]
             log.info("%s: %.4f", " + ".join(features), measured[key])
-        chosen = max(tried, key=tried.get)
+        chosen = max(tried, key=tried.__getitem__)
         path.append(Step(kept, tried, chosen))
         kept = (*kept, chosen)
     return path
@@ -112,11 +112,11 @@ def _read(path: Path, settings: dict) -> dict[str, float]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        before, measured = dict(found["settings"]), found["measured"]
+        state = json.loads(path.read_text(encoding="utf-8"))
+        interrupted, measured = dict(state["settings"]), state["measured"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot go on from {path}: {error!r}; delete it to start over") from None
-    check_settings(path, "a selection", before, settings)
+        raise InputError(f"cannot resume from {path}: {error!r}; delete it to start over") from None
+    check_settings(path, "a selection", interrupted, settings)
     return measured
 
 
@@ -125,7 +125,7 @@ def _write(path: Path, settings: dict, measured: dict[str, float]) -> None:
 
 
 def as_markdown(path: Sequence[Step], measure: str) -> str:
-    """The path as a table: a row a feature, a column a step, the chosen one in bold."""
+    """The path as a table: a row per feature, a column per step, chosen features in bold."""
     rows = [["feature", *(f"step {number}" for number in range(1, len(path) + 1))]]
     for name in path[0].tried:
         cells = [f"{step.tried[name]:.4f}" if name in step.tried else "" for step in path]

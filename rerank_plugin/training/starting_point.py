@@ -1,4 +1,4 @@
-"""What a new model starts from: concept vectors, and the weights of a checkpoint."""
+"""The initial values of a new model: concept vectors, and the weights of a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from rerank_plugin.text.word_vectors import WordVectors
 
 
 class StartingConcepts(NamedTuple):
-    """The concept part of a new model; all empty for a model that reads no concepts."""
+    """The concept part of a new model; empty for a model without concepts."""
 
     values: dict  # hyper-parameters that follow from the vectors
-    arguments: dict  # of the model's constructor, beside word vectors
-    described: dict  # the source of the vectors, as JSON values
+    arguments: dict  # arguments of the model's constructor, beside word vectors
+    described: dict  # source of the vectors, as JSON values
 
 
 def starting_concepts(
     folder: Path | None, model: str, config_class: type[ModelConfig], values: dict, index: ForwardIndex
 ) -> StartingConcepts:
-    """The concept part of a new model with the hyper-parameters ``values``, which learns from an index's annotation.
+    """The concept part of a new model with the hyper-parameters ``values``, trained on an annotated index.
 
     Raises:
-        InputError: the model reads concepts but no folder is given, or the reverse, or the vectors cannot be read.
+        InputError: a model of concepts lacks a folder, a model without concepts has one, or it cannot be read.
     """
     if not config_class.reads_concepts(values):
         if folder is not None:
-            raise InputError(f"the model '{model}' reads no concepts: leave their vectors out")
+            raise InputError(f"the model '{model}' reads no concepts: leave out their vectors")
         return StartingConcepts({}, {}, {})
     if folder is None:
         raise InputError(
-            f"the model '{model}' reads concepts: give it their vectors (written by rerank-plugin embed concepts), "
-            "or train the model of words alone, ktrel-w"
+            f"the model '{model}' reads concepts: give their vectors (written by rerank-plugin embed concepts), or "
+            "train ktrel-w, the model of words alone"
         )
     vectors = load_concept_vectors(folder)
     count, dimension = vectors.matrix.shape
@@ -56,53 +56,51 @@ def starting_concepts(
     )
 
 
-def starting_folder(given: str | Path | None) -> Path | None:
-    """A folder of word vectors or of a checkpoint, or, where there is none of that name, that of a bundled model."""
-    if given is None:
+def starting_folder(name: str | Path | None) -> Path | None:
+    """A folder of word vectors or of a checkpoint; a name without a folder is that of a bundled model."""
+    if name is None:
         return None
-    return Path(given) if Path(given).is_dir() else checkpoint_folder(given)
+    return Path(name) if Path(name).is_dir() else checkpoint_folder(name)
 
 
 def starting_values(model: str, folder: Path, values: dict, with_concepts: bool) -> dict:
-    """The hyper-parameters of a checkpoint, and in their place those that are given.
+    """The hyper-parameters of a checkpoint, overridden by ``values``.
 
-    A model of words alone that gets concept vectors keeps none of those that say so.
+    A model of words alone that gets concept vectors drops its hyper-parameters of concepts.
 
     Raises:
         InputError: the checkpoint cannot be read, or is of another model.
     """
     described, (module, config_class) = read_config(folder), model_classes(model)
     check_holds(module.name, folder, described)
-    before = described["config"]
-    if with_concepts and not config_class.reads_concepts(before):
+    config = described["config"]
+    if with_concepts and not config_class.reads_concepts(config):
         of_concepts = ("parts", "concepts", "concept_dimension")
-        before = {name: value for name, value in before.items() if name not in of_concepts}
-    return {**before, **values}
+        config = {name: value for name, value in config.items() if name not in of_concepts}
+    return {**config, **values}
 
 
 def start_from(model: RankingModel, folder: Path, vectors: WordVectors | None) -> None:
-    """Give a model the weights of a checkpoint.
+    """Load the weights of a checkpoint into a model.
 
     Raises:
-        InputError: it is of another model, other hyper-parameters, other word vectors or other concepts.
+        InputError: the checkpoint has another model, other hyper-parameters, word vectors or concepts.
     """
     described = read_config(folder)
     check_holds(model.name, folder, described)
-    before, _ = load_checkpoint(folder, described)
-    if before.config.lexical_features != model.config.lexical_features:
-        raise InputError(f"{folder} has other lexical features: {' '.join(before.config.lexical_features) or 'none'}")
+    start, _ = load_checkpoint(folder, described)
+    if start.config.lexical_features != model.config.lexical_features:
+        raise InputError(f"{folder} has other lexical features: {' '.join(start.config.lexical_features) or 'none'}")
     if vectors is not None:
-        found = word_vectors.load(folder)
-        if found.vocabulary.words != vectors.vocabulary.words or not np.array_equal(found.matrix, vectors.matrix):
-            raise InputError(
-                f"{folder} was trained on other word vectors than those given: give it as the word vectors, too"
-            )
-    weights = before.state_dict()
-    if model.starts_from_words and model.config.concepts and not before.config.concepts:
-        weights = {**model.state_dict(), **weights}  # the concepts start as they would without
+        trained = word_vectors.load(folder)
+        if trained.vocabulary.words != vectors.vocabulary.words or not np.array_equal(trained.matrix, vectors.matrix):
+            raise InputError(f"{folder} was trained on other word vectors: give it as the word vectors, too")
+    weights = start.state_dict()
+    if model.starts_from_words and model.config.concepts and not start.config.concepts:
+        weights = {**model.state_dict(), **weights}  # concepts keep their initial weights
     else:
-        ids, expected = (one.concept_vocabulary and one.concept_vocabulary.ids for one in (before, model))
+        ids, expected = (side.concept_vocabulary and side.concept_vocabulary.ids for side in (start, model))
         if ids != expected:
-            raise InputError(f"{folder} was trained with other concepts than those of the vectors given")
+            raise InputError(f"{folder} was trained on other concepts: give the concept vectors that it was trained on")
     check_weights(weights, model.state_dict(), str(folder))
     model.load_state_dict(weights)

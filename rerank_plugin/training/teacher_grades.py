@@ -1,9 +1,9 @@
-"""Grades of candidates by a sentence encoder: rerankers are distilled from them, as they are trained on judgments.
+"""Grades of candidates by a sentence encoder, from which rerankers are distilled as if from judgments.
 
 The grade of a candidate is ``w t + (1 - w) s``, where t is the cosine of the teacher's vectors of query and document
-and s the first stage's score or that of a reranker, both brought to [0, 1] by the smallest and the largest among the
-query's candidates. A student learns the differences of grades by the loss ``margin`` (Hofstätter et al., Improving
-efficient neural ranking models with cross-architecture knowledge distillation, arXiv:2010.02666).
+and s the score of the first stage or of a reranker, both min-max normalized to [0, 1] over the query's candidates. A
+student learns the differences of grades by the loss ``margin`` (Hofstätter et al., Improving efficient neural ranking
+models with cross-architecture knowledge distillation, arXiv:2010.02666).
 
 Letters in shapes: R documents of the index, E dimension of the teacher.
 """
@@ -26,7 +26,7 @@ from rerank_plugin.rerankers import load
 from rerank_plugin.retrieval.fusion import min_max
 from rerank_plugin.training.distillation import Teacher
 
-# What each student reads and how it learns, where nothing else is given; chosen on two collections' validation queries.
+# Default hyper-parameters and training settings of the students; chosen on two collections' validation queries.
 STUDENTS: Mapping[str, Mapping[str, Any]] = {
     "delta": {
         "query_words": 16,
@@ -40,7 +40,7 @@ TRAINING = {"loss": "margin", "weights": "none", "sampling": "balanced", "pairs_
 
 @dataclass(frozen=True)
 class TeacherGrades:
-    """Grades candidates; every document of their index is encoded, once, and kept in the teacher's cache.
+    """Grades candidates; every document of their index is encoded once and kept in the teacher's cache.
 
     Attributes:
         weight: w, the teacher's share of a grade.
@@ -56,11 +56,11 @@ class TeacherGrades:
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
-            raise InputError(f"the teacher's weight is {self.weight:g}; it must be from 0 to 1")
+            raise InputError(f"the teacher's weight {self.weight:g} must be between 0 and 1")
 
     @property
     def described(self) -> dict:
-        """What the grades depend on beside index, queries and candidates, as JSON values."""
+        """The settings of the grades, as JSON values."""
         return {"teacher": self.teacher.checksum, "teacher_weight": self.weight, "fused_with": self.reranker}
 
     def __call__(
@@ -68,14 +68,14 @@ class TeacherGrades:
     ) -> Judgments:
         """The grades of the candidates of each query, by query and document id."""
         stored = TextBuilder(index, 0).stored(np.arange(len(index)))
-        texts = [" ".join(filter(None, (one.title, one.abstract))) for one in stored]
+        texts = [" ".join(filter(None, (document.title, document.abstract))) for document in stored]
         documents = self.teacher.encode(texts, "encoding documents")  # [R, E]
-        asked = self.teacher.encode([one.text for one in queries], "queries")
+        query_vectors = self.teacher.encode([query.text for query in queries], "queries")
         scorer = None if self.reranker is None else load(self.reranker, index)
         grades: Judgments = {}
-        for query, vector in zip(queries, asked):
-            found = candidates[query.id]
-            scores = checked_scores([query], [found], scorer)[0] if scorer else found.first_stage_scores
-            mixed = self.weight * min_max(documents[found.rows] @ vector) + (1 - self.weight) * min_max(scores)
-            grades[query.id] = dict(zip(found.ids, mixed.tolist()))
+        for query, vector in zip(queries, query_vectors):
+            graded = candidates[query.id]
+            scores = checked_scores([query], [graded], scorer)[0] if scorer else graded.first_stage_scores
+            fused = self.weight * min_max(documents[graded.rows] @ vector) + (1 - self.weight) * min_max(scores)
+            grades[query.id] = dict(zip(graded.ids, fused.tolist()))
         return grades

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,12 @@ from rerank_plugin.models.checkpoints import check_weights
 from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
 from rerank_plugin.training.config import OPTIMIZERS, TrainingConfig
 from rerank_plugin.training.history_plot import plot_history
-from rerank_plugin.training.objectives import OBJECTIVES
+from rerank_plugin.training.objectives import OBJECTIVES, Objective
 from rerank_plugin.training.pairs import Examples, Pool
 
 log = logging.getLogger(__name__)
 
-AVERAGES = ("average", "ended")  # attributes of a trainer, kept in its state
+AVERAGES = ("average", "ended")  # attributes of a trainer that its state keeps
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
 
@@ -44,15 +45,15 @@ class Trainer:
     Args:
         model: the model to train.
         pools: the pools of the training queries.
-        validate: called after each epoch with the model in eval mode; returns measures, the first one decides.
-        save: called with the measures after each epoch, and whether the deciding one is the best so far.
-        folder: where the state and the log are kept while training runs.
-        data: sources of the pools and word vectors, as JSON values; they must be equal to resume a training.
+        validate: called after each epoch with the model in eval mode; returns measures, of which the first decides.
+        save: called after each epoch with the measures, and whether the deciding one is the best so far.
+        folder: folder of the state and the log during the training.
+        data: sources of the pools and word vectors as JSON values; a resumed training must have the same.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: RankingModel,
         builder: InputBuilder,
         pools: Sequence[Pool],
         config: TrainingConfig,
@@ -68,24 +69,28 @@ class Trainer:
             )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.folder, self.device = validate, save, folder, device
-        self.objective = None if config.of_batches else OBJECTIVES[config.loss](config.weights, config.sampling)
         self.tables = _sparse_tables(self.model)
         self.optimizer = self._new_optimizer()
         self.data = data or {}
         self.history: list[dict] = []
-        self.average: dict[str, torch.Tensor] = {}  # of the epochs' parameters
-        self.ended: dict[str, torch.Tensor] = {}  # the mean of the averages that the trainings before a restart reached
+        self.average: dict[str, torch.Tensor] = {}  # moving average of the epochs' parameters
+        self.ended: dict[str, torch.Tensor] = {}  # mean of the final averages of the trainings before a restart
         self.start = _copied(self.model) if config.start_share or config.restart else {}
 
+    @cached_property
+    def objective(self) -> Objective:
+        """The objective of examples that are drawn one by one."""
+        return OBJECTIVES[self.config.loss](self.config.weights, self.config.sampling)
+
     def _new_optimizer(self) -> torch.optim.Optimizer:
-        # Over a whole vocabulary Adam's steps would take about as long as the rest of a batch; fused ones copy no
-        # table. Other models keep the usual ones, whose last digits differ.
+        # Over a whole vocabulary, Adam's steps would take about as long as the rest of a batch; fused steps copy no
+        # table. Other models keep the usual steps, whose last digits differ.
         fused = {"fused": True} if self.tables and self.config.optimizer == "adam" else {}
         optimizer = getattr(torch.optim, OPTIMIZERS[self.config.optimizer][0])
         return optimizer(self._parameter_groups(), lr=self.config.learning_rate, **fused)
 
     def _parameter_groups(self) -> list[dict]:
-        """Optimizer parameter groups; the L2 costs are weight decay, which adds their gradient."""
+        """Optimizer parameter groups; weight decay adds the gradient of the L2 costs."""
         regularized = self.model.regularized()
         costs = {"convolution": self.config.l2_convolution, "feed_forward": self.config.l2_feed_forward}
         groups = [{"params": parameters, "weight_decay": costs[name]} for name, parameters in regularized.items()]
@@ -105,7 +110,7 @@ class Trainer:
         return len(deciding) - 1 - deciding.index(self.best) if deciding else 0
 
     def train(self) -> None:
-        """Run the epochs that are left."""
+        """Run the remaining epochs."""
         for epoch in range(len(self.history) + 1, self.config.epochs + 1):
             if self.epochs_without_gain >= self.config.patience:
                 log.info("no gain for %d epochs: stopping", self.config.patience)
@@ -141,32 +146,32 @@ class Trainer:
 
     @property
     def _restarts(self) -> int:
-        """How many trainings ended before the epoch that is next, or runs."""
+        """Number of trainings that ended before the current or next epoch."""
         return len(self.history) // self.config.restart if self.config.restart else 0
 
     @torch.no_grad()
     def _restart(self) -> None:
-        """Begin anew, after what was reached is remembered."""
-        for name, one in self.average.items():
-            self.ended[name] = torch.lerp(self.ended.get(name, one), one, 1 / self._restarts)
+        """Add the average to the mean of the ended trainings, and start again from the initial weights."""
+        for name, average in self.average.items():
+            self.ended[name] = torch.lerp(self.ended.get(name, average), average, 1 / self._restarts)
         self.average = {}
         self.model.load_state_dict(self.start, strict=False)
         self.optimizer = self._new_optimizer()
 
     @torch.no_grad()
     def _use_average(self) -> dict[str, torch.Tensor]:
-        """Put what is validated in the parameters' place; returns the parameters, nothing where they are it.
+        """Load the averaged parameters for validation; returns the trained ones, or {} without averaging.
 
-        That is the moving average of the epochs' parameters, which starts as the first epoch's; with restarts, the mean
-        of that and of what the trainings before reached (Wortsman et al., Model soups, ICML 2022); mixed with the
-        parameters before the first epoch (the same, Robust fine-tuning of zero-shot models, CVPR 2022).
+        The average is the moving average of the epochs' parameters, which starts with the first epoch's. With restarts,
+        it is the mean of the moving averages of all trainings (Wortsman et al., Model soups, ICML 2022). The result is
+        interpolated with the initial parameters (Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022).
         """
         config = self.config
         if not (config.averaging or config.start_share or config.restart):
             return {}
         weights, mixed = _copied(self.model), {}
-        for name, one in weights.items():
-            self.average[name] = torch.lerp(one, self.average.get(name, one), config.averaging)
+        for name, weight in weights.items():
+            self.average[name] = torch.lerp(weight, self.average.get(name, weight), config.averaging)
             mean = torch.lerp(self.ended.get(name, self.average[name]), self.average[name], 1 / (self._restarts + 1))
             mixed[name] = torch.lerp(mean, self.start.get(name, mean), config.start_share)
         self.model.load_state_dict(mixed, strict=False)
@@ -185,18 +190,18 @@ class Trainer:
             loss.backward()
             for table in self.tables:
                 if table.grad is not None and table.grad.is_sparse:
-                    table.grad = table.grad.to_dense()  # optimizers move every row, as their momentum says
+                    table.grad = table.grad.to_dense()  # momentum moves every row
             self.optimizer.step()
             total, count = total + loss.item() * examples, count + examples
         return total / count
 
     def _losses(self, generator: np.random.Generator) -> Iterator[tuple[torch.Tensor, int]]:
-        """The mean loss of each batch of an epoch, and how many examples it has."""
+        """The mean loss of each batch of an epoch, and its number of examples."""
         drawn = self.objective.draw(self.pools, self.config.pairs_per_query, generator)
         if not len(drawn.pool):
             raise InputError(
                 f"the {len(self.pools)} training queries give no example for the loss {self.config.loss} with the "
-                f"sampling {self.config.sampling}: none has documents of the grades that it tells apart"
+                f"sampling {self.config.sampling}: none has documents of two grades that the sampling distinguishes"
             )
         size = self.config.batch_size
         for start in range(0, len(drawn.pool), size):
@@ -213,18 +218,18 @@ class Trainer:
         relevance = np.array([pool.relevance[place] for pool, place in zip(pools, places)], np.float32)
         features = np.stack([pool.features[place] for pool, place in zip(pools, places)])
         documents = self.builder.documents(self.candidates(rows))
-        words = [pool.words for pool in pools]
+        queries = [pool.words for pool in pools]
         arrays = (
             documents.ids,
             documents.mask,
-            np.stack([one.ids for one in words]),
-            np.stack([one.mask for one in words]),
+            np.stack([query.ids for query in queries]),
+            np.stack([query.mask for query in queries]),
             features,
             documents.terms,
-            np.stack([one.terms for one in words]),
-            np.stack([one.idf for one in words]),
+            np.stack([query.terms for query in queries]),
+            np.stack([query.idf for query in queries]),
         )
-        inputs = Inputs(*map(torch.from_numpy, arrays), *concept_tensors(documents, words))
+        inputs = Inputs(*map(torch.from_numpy, arrays), *concept_tensors(documents, queries))
         return inputs.to(self.device), torch.from_numpy(relevance.reshape(batch.places.shape)).to(self.device)
 
     def candidates(self, rows: np.ndarray) -> Candidates:
@@ -232,7 +237,7 @@ class Trainer:
         return Candidates(self.builder.index, rows, np.zeros(len(rows), np.float32))
 
     def settings(self) -> dict:
-        """The settings that must be equal to resume a training; ``epochs`` and ``patience`` may change."""
+        """The settings that a resumed training must share; ``epochs`` and ``patience`` may change."""
         training = {name: value for name, value in asdict(self.config).items() if name not in ("epochs", "patience")}
         settings = {
             "training": training,
@@ -243,27 +248,27 @@ class Trainer:
         return json.loads(json.dumps(settings))
 
     def _write_state(self) -> None:
-        """Write log, plot and state: the tensors, and then, by rename, the description that names their file."""
+        """Write log, plot and state: first the tensors, then, by rename, the description that names their file."""
         write(self.folder / LOG_FILE, "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history))
         plot_history(self.history, self.folder / PLOT_FILE)
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
-        for what in AVERAGES:
-            tensors |= {f"{what}.{name}": tensor for name, tensor in getattr(self, what).items()}
-        name = f"{len(self.history)}.{TENSORS_FILE}"  # a file of its own: the state names it only when it is whole
+        for part in AVERAGES:
+            tensors |= {f"{part}.{name}": tensor for name, tensor in getattr(self, part).items()}
+        name = f"{len(self.history)}.{TENSORS_FILE}"  # a new file, which the state names only once it is complete
         save_file(tensors, self.folder / name)
         state = {"settings": self.settings(), "tensors": name, "history": self.history}
         write(self.folder / STATE_FILE, json.dumps(state))
-        for old in self.folder.glob(f"*.{TENSORS_FILE}"):
-            if old.name != name:
-                old.unlink()
+        for path in self.folder.glob(f"*.{TENSORS_FILE}"):
+            if path.name != name:
+                path.unlink()
 
     def resume(self) -> bool:
-        """Continue from the state in the folder; False when there is none.
+        """Continue from the state in the folder; False if there is none.
 
         Raises:
-            InputError: the state is of a training with other settings, or damaged.
+            InputError: the state is damaged, or of a training with other settings.
         """
         path = self.folder / STATE_FILE
         if not path.exists():
@@ -279,8 +284,8 @@ class Trainer:
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)
         self.optimizer.load_state_dict(optimizer)
-        for what in AVERAGES:
-            setattr(self, what, _part(tensors, what))
+        for part in AVERAGES:
+            setattr(self, part, _part(tensors, part))
         self.history = history
         return True
 
@@ -294,25 +299,26 @@ class Trainer:
             number, part = name.split(".")
             states.setdefault(int(number), {})[part] = tensor
         parts = {part for state in states.values() for part in state}
-        # Some optimizers make their state at the first step, so what it should hold is known from the others only.
+        # Some optimizers make their state at the first step, so the expected parts are those of the other parameters.
         for number in {*states, *optimizer["state"]}:
             for part in parts:
                 states[number][part]
         return weights, {**optimizer, "state": states}
 
 
-def _part(tensors: dict[str, torch.Tensor], what: str) -> dict[str, torch.Tensor]:
+def _part(tensors: dict[str, torch.Tensor], part: str) -> dict[str, torch.Tensor]:
     """The tensors of one part of the state, by their names in it."""
-    return {name.removeprefix(f"{what}."): one for name, one in tensors.items() if name.startswith(f"{what}.")}
+    prefix = f"{part}."
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _copied(model: nn.Module) -> dict[str, torch.Tensor]:
     """The model's parameters, copied."""
-    return {name: one.detach().clone() for name, one in model.named_parameters()}
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
 def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
-    """Turn on the sparse gradients of embeddings, because a batch has few words of the vocabulary; return them."""
+    """Turn on sparse gradients of the embeddings, since a batch has few words of the vocabulary; returns the tables."""
     modules = [module for module in model.modules() if isinstance(module, SparseEmbeddings)]
     for module in modules:
         module.sparse_gradients = True
@@ -322,24 +328,24 @@ def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
 def scored(model: RankingModel, inputs: Inputs) -> torch.Tensor:
     """Scores of a batch, float [B].
 
-    With ``by_length`` the batch is split into parts of similar lengths, because the cost of the model grows with the
-    padding of both texts. Scores and gradients do not depend on the split.
+    With ``by_length`` the batch is split by length, because the model's cost grows with the padding of both texts.
+    Scores and gradients do not depend on the split.
     """
     if not model.by_length:
         return model(inputs)
     lengths = (inputs.query_mask.sum(dim=1), inputs.document_mask.sum(dim=1))
     order = torch.argsort(lengths[0] * (lengths[1].max() + 1) + lengths[1], stable=True)  # [B]
-    pieces = order.split(max(len(order) // 8, 16))
-    scores = torch.cat([model(inputs.take(piece).without_common_padding()) for piece in pieces])
+    parts = order.split(max(len(order) // 8, 16))
+    scores = torch.cat([model(inputs.take(part).without_common_padding()) for part in parts])
     return scores[torch.argsort(order)]
 
 
 def _finite_or_none(entry: dict) -> dict:
-    """JSON knows no NaN and no infinity."""
+    """NaN and infinity, which JSON lacks, become None."""
     return {name: value if math.isfinite(value) else None for name, value in entry.items()}
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file of a work folder, or replace it, whole or not at all."""
+    """Write or replace a file of a work folder atomically."""
     with replacing(path, INNER, overwrite=True) as file:
         file.write(text.encode())

@@ -17,34 +17,34 @@ from rerank_plugin.rerankers import CandidateScorer, as_scorer
 
 
 class HeldOut(NamedTuple):
-    """What a model is validated on."""
+    """Queries, judgments and candidates of a validation."""
 
     queries: Sequence[Query]
     judgments: Judgments
     candidates: Mapping[str, Candidates]  # by query id
-    highest: float | None = None  # the maximum grade of ERR; by default the highest grade in the judgments
+    highest: float | None = None  # highest grade of ERR's scale; None for the highest in the judgments
 
 
 class Validation:
     """Measures a model on the validation queries after each epoch, with the same reranker class as search.
 
     Args:
-        measures: names of measures, as :mod:`rerank_plugin.evaluation.measures` has them; the first one decides.
+        measures: names of measures (:mod:`rerank_plugin.evaluation.measures`), of which the first decides.
     """
 
     def __init__(self, held_out: HeldOut, reranker: CandidateScorer, measures: Sequence[str]):
         self.queries, self.reranker = held_out.queries, as_scorer(reranker)
-        # It says mistyped names before an epoch is trained.
+        # Made now: reports mistyped names before the first epoch.
         self.evaluator = Evaluator(held_out.judgments, measures, held_out.highest)
-        # Rows and scores only: the words of candidates are gathered when they are scored, and not kept.
-        found = {query.id: held_out.candidates[query.id] for query in self.queries}
-        self.candidates = {id: (one.index, one.rows, one.first_stage_scores) for id, one in found.items()}
+        # Rows and scores only: candidates keep their gathered words, which would fill the memory.
+        by_query = {query.id: held_out.candidates[query.id] for query in self.queries}
+        self.candidates = {id: (each.index, each.rows, each.first_stage_scores) for id, each in by_query.items()}
         self.relevance = Relevance()  # fitted to the scores of the last epoch
-        self.rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found.values())]))
+        self.rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in by_query.values())]))
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""
-        self.reranker.encode_for_now(self.rows)  # an epoch has changed the weights
+        self.reranker.encode_for_now(self.rows)  # with the weights of the last epoch
         run, scores = {}, [np.zeros(0, np.float32)]
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)

@@ -9,7 +9,7 @@ from rerank_plugin.training.validation import Validation
 
 
 def split(options):
-    """Options one by one; several in one text are separated by spaces, where it begins with one."""
+    """Options one by one; a text that begins with an option is split at spaces."""
     return [word for text in options for word in (text.split() if text.startswith("--") else [text])]
 
 
@@ -18,14 +18,14 @@ def last_of_each(words):
     starts = [at for at, word in enumerate(words) if word.startswith("--")]
     options = [words[at:end] for at, end in zip(starts, [*starts[1:], None])]
     last = {option[0]: option for option in options}
-    kept = [one for one in options if one[0] in ("--train", "--set") or last[one[0]] is one]
+    kept = [option for option in options if option[0] in ("--train", "--set") or last[option[0]] is option]
     return [word for option in kept for word in option]
 
 
 def always(inputs, output, train, *more):
-    """The options of every training; what is given twice counts as it is given last.
+    """The options of every training, overridden by later ones.
 
-    Of --train, which may be repeated, what is given replaces the usual; a run has the candidates of one of them.
+    --train, which may be repeated, replaces the usual one; the usual run has the candidates of a single --train.
     """
     more = split(more)
     usual = f"--index {inputs}/index --words {inputs}/words --document-words 12 --batch-size 16 --epochs 3"
@@ -55,7 +55,7 @@ def weights_of(folder):
 
 
 def resumed(monkeypatch, training, output, *more, killed=2):
-    """Let a training be killed in its validation of this number, and go on with it."""
+    """Kill a training in its validation of this number, and resume it."""
     with validation_killed(monkeypatch, killed):
         training(output, *more)
     assert not output.exists()

@@ -1,6 +1,6 @@
-"""A problem that can be learned: the relevant documents of a one-word query say its word twice, all others never.
+"""A learnable problem: relevant documents hold the word of a one-word query twice, all others never.
 
-So the features that Delta reads tell them apart, but a model with random weights does not.
+Delta's features separate them, but a model with random weights does not.
 """
 
 import numpy as np
@@ -58,20 +58,22 @@ def pool_of(relevance):
 def write(folder, name, queries, ids):
     """Queries, their judgments, and a run in which each has all documents, as the train command reads them."""
     (folder / f"{name}.tsv").write_text("".join(f"{query.id}\t{query.text}\n" for query in queries))
-    judged = [(one.id, id, level) for one in queries for id, level in judgments()[one.id].items()]
+    judged = [(query.id, id, level) for query in queries for id, level in judgments()[query.id].items()]
     (folder / f"{name}.qrels").write_text("".join(f"{query} 0 {id} {level}\n" for query, id, level in judged))
-    ranked = [(one.id, id, rank) for one in queries for rank, id in enumerate(ids, 1)]
+    ranked = [(query.id, id, rank) for query in queries for rank, id in enumerate(ids, 1)]
     (folder / f"{name}.run").write_text("".join(f"{query} Q0 {id} {n} {1000 - n} bm25\n" for query, id, n in ranked))
 
 
 def average_precision(query, ranked):
-    """Of document ids in their order: written out plainly, in no need of the package's measures."""
+    """Average precision of a ranking of document ids, without the package's measures."""
     relevant = [id in judgments()[query] for id in ranked]
-    return sum(sum(relevant[: k + 1]) / (k + 1) for k, one in enumerate(relevant) if one) / sum(relevant)
+    return sum(sum(relevant[: k + 1]) / (k + 1) for k, is_relevant in enumerate(relevant) if is_relevant) / sum(
+        relevant
+    )
 
 
 def mean_average_precision(index, reranker, topics):
-    """Of all documents, ranked for the topics' queries."""
+    """MAP of the topics' queries over all documents."""
     total = 0.0
     for query in queries(topics):
         ranked = np.argsort(-reranker.score(query, small.candidates(index)), kind="stable")
@@ -80,9 +82,9 @@ def mean_average_precision(index, reranker, topics):
 
 
 class Problem:
-    """A model of its own with its pools, and whatever its trainer saved: {epoch: (measures, weights)}.
+    """A new model with its pools, and the epochs that its trainer saved: {epoch: (measures, weights)}.
 
-    ``start`` is the seed of the weights before training; that of the training is among ``training``.
+    ``start`` is the seed of the initial weights; the seed of the training is in ``training``.
     """
 
     def __init__(self, index, folder, start=0, validate=None, on_save=None, features=(), dropout=0.2, **training):

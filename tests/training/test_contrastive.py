@@ -139,7 +139,7 @@ def test_losses_are_the_plain_ones(loss, plain, spread, documents):
         assert loss(scores, grades).item() == pytest.approx(plain(scores, grades))
 
 
-def test_batches_hold_every_relevant_document_once_and_all_grades_between_what_is_drawn(encoder):
+def test_batches_hold_every_relevant_document_once_and_all_their_grades(encoder):
     pools = encoder().pools
     expected = {
         (number, row): grade
@@ -159,9 +159,9 @@ def test_batches_hold_every_relevant_document_once_and_all_grades_between_what_i
 
 def test_a_document_of_many_queries_draws_some(encoder):
     pools = encoder().pools
-    known = relevances([one._replace(rows=pools[0].rows[:1], relevance=np.ones(1, np.float32)) for one in pools])
-    drawn = {tuple(next(batches(known, 4, 3, np.random.default_rng(seed))).pools.tolist()) for seed in range(20)}
-    assert {len(one) for one in drawn} == {3} and len(drawn) > 5
+    relevant = relevances([pool._replace(rows=pools[0].rows[:1], relevance=np.ones(1, np.float32)) for pool in pools])
+    drawn = {tuple(next(batches(relevant, 4, 3, np.random.default_rng(seed))).pools.tolist()) for seed in range(20)}
+    assert {len(numbers) for numbers in drawn} == {3} and len(drawn) > 5
 
 
 def test_whole_batches_hold_every_query_once_and_all_grades(encoder, corpus):
@@ -226,12 +226,12 @@ def test_resumed_equals_uninterrupted(encoder, start, how):
 
 
 def noting(embeddings, noted):
-    """A validation that notes a copy of the word vectors, and finds each epoch better than the one before."""
+    """A validation that records a copy of the word vectors, with a better measure in each epoch."""
     return lambda: noted.append(embeddings.detach().clone()) or {"AP": len(noted)}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_what_is_validated_is_the_average_mixed_with_the_start(encoder, share):
+def test_the_average_is_interpolated_with_the_start_and_validated(encoder, share):
     """Weights w1, w2, w3 with averaging 0.25 are validated as w1, then 0.25 w1 + 0.75 w2, and so on."""
     plain, averaged = encoder("1", epochs=3), encoder("2", epochs=3, averaging=0.25, start_share=share)
     words = plain.model.words.embeddings
@@ -241,8 +241,8 @@ def test_what_is_validated_is_the_average_mixed_with_the_start(encoder, share):
     plain.trained(), averaged.trained()
     first, second, third = weights
     averages = [first, 0.25 * first + 0.75 * second, 0.0625 * first + 0.1875 * second + 0.75 * third]
-    for found, one in zip(validated, averages, strict=True):
-        assert torch.allclose(found, share * start + (1 - share) * one, atol=1e-6)
+    for loaded, average in zip(validated, averages, strict=True):
+        assert torch.allclose(loaded, share * start + (1 - share) * average, atol=1e-6)
     assert torch.equal(words, averaged.model.words.embeddings)
 
 
@@ -259,8 +259,8 @@ def test_after_a_restart_the_mean_of_the_trainings_is_validated(encoder):
     assert not torch.equal(after[0], after[2])
     first, second = (0.25 * after[at] + 0.75 * after[at + 1] for at in (0, 2))
     expected = [after[0], first, (first + after[2]) / 2, (first + second) / 2, (first + second + after[4]) / 3]
-    for found, one in zip(validated, expected, strict=True):
-        assert torch.allclose(found, one, atol=1e-6)
+    for loaded, mean in zip(validated, expected, strict=True):
+        assert torch.allclose(loaded, mean, atol=1e-6)
 
 
 def test_words_outside_the_batches_stay(encoder):

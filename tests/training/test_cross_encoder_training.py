@@ -1,4 +1,4 @@
-"""Training of cross-encoders on the learnable problem: what moves, what is learned, and what the command asks for."""
+"""Training of cross-encoders on the learnable problem: changed weights, learning, and the command."""
 
 import shutil
 
@@ -32,23 +32,25 @@ def trained(encoder, index, folder, layers, **training):
     """A trainer over a fresh model, and the model."""
     torch.manual_seed(0)
     model = CrossEncoder(CrossEncoderConfig(encoder=str(encoder), trainable_layers=layers, dropout=0.0))
-    one = NeuralReranker(model, Vocabulary([]), index)
+    reranker = NeuralReranker(model, Vocabulary([]), index)
     queries = learnable.queries(learnable.TOPICS)
-    pools = make_pools(queries, learnable.judgments(), {q.id: small.candidates(index) for q in queries}, one.builder)
+    pools = make_pools(
+        queries, learnable.judgments(), {q.id: small.candidates(index) for q in queries}, reranker.builder
+    )
     config = TrainingConfig(**{"batch_size": 16, "optimizer": "adam", "weights": "none", "seed": 1, **training})
-    trainer = Trainer(model, one.builder, pools, config, lambda: {"AP": 0.0}, lambda *measures: None, folder)
+    trainer = Trainer(model, reranker.builder, pools, config, lambda: {"AP": 0.0}, lambda *measures: None, folder)
     return trainer, model
 
 
 @pytest.mark.parametrize("layers", [0, 1, None])
-def test_only_what_shall_be_trained_changes(encoder, corpus, tmp_path, layers):
+def test_only_trainable_weights_change(encoder, corpus, tmp_path, layers):
     trainer, model = trained(encoder, corpus, tmp_path, layers, epochs=1, learning_rate=0.01)
     before = learnable.weights(model)
     trainer.train()
     changed = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
     parts = {0: ("head.",), 1: ("head.", "encoder.encoder.layer.1."), None: ("",)}[layers]
     expected = {name for name in before if name.startswith(parts)}
-    # Pairs do not care for what is added to all scores, nor attention for what is added to all of its keys.
+    # A constant added to all scores does not change a pair's loss, nor one added to all keys the attention.
     idle = ("head.bias", "layer.1.output.LayerNorm.bias", "attention.self.key.bias")
     assert changed <= expected and all(name.endswith(idle) for name in expected - changed)
     optimized = sum(len(group["params"]) for group in trainer.optimizer.param_groups)
@@ -65,19 +67,19 @@ def test_the_last_layer_learns(encoder, corpus, tmp_path):
 
 def made(inputs, encoder, output, *more):
     """Train a checkpoint by the command."""
-    given = (
+    options = (
         f"--model bert --index {inputs}/index --train {inputs}/train.tsv,{inputs}/train.qrels --epochs 2 --measures AP "
         f"--train-run {inputs}/train.run --pairs-per-query 4 --learning-rate 0.01 --output {output}"
     )
     validation = "" if "--folds 2" in more else held_out(inputs)
     parts = f"--set encoder={encoder}" if encoder else ""
-    train.main(last_of_each(split([given, *filter(None, [validation, parts]), *more])))
+    train.main(last_of_each(split([options, *filter(None, [validation, parts]), *more])))
     return output
 
 
 def scores_of(model, index):
-    one = NeuralReranker(model, Vocabulary([]), index)
-    return one.score(learnable.queries(["gout"])[0], small.candidates(index))
+    reranker = NeuralReranker(model, Vocabulary([]), index)
+    return reranker.score(learnable.queries(["gout"])[0], small.candidates(index))
 
 
 def test_a_checkpoint_is_trained_without_words(encoder, inputs, corpus, tmp_path):
@@ -96,13 +98,13 @@ def test_a_checkpoint_is_trained_without_words(encoder, inputs, corpus, tmp_path
     after = load_file(tmp_path / "made" / "model.safetensors")
     frozen = [name for name in before if "layer.1." not in name and "pooler" not in name]
     assert len(frozen) > 15 and all(torch.equal(before[name], after[f"encoder.{name}"]) for name in frozen)
-    one = rerankers.load(f"bert:{tmp_path / 'made'}", corpus)
-    reached = learnable.mean_average_precision(corpus, one, learnable.TOPICS[learnable.TRAINED :])
+    reranker = rerankers.load(f"bert:{tmp_path / 'made'}", corpus)
+    reached = learnable.mean_average_precision(corpus, reranker, learnable.TOPICS[learnable.TRAINED :])
     assert reached == pytest.approx(config["measures"]["AP"], abs=1e-6)
-    assert load_checkpoint(tmp_path / "made" / "epochs" / "02")[0].config == one.model.config
+    assert load_checkpoint(tmp_path / "made" / "epochs" / "02")[0].config == reranker.model.config
 
 
-def test_the_seed_decides_and_a_killed_training_goes_on(encoder, inputs, tmp_path, monkeypatch):
+def test_seed_and_resuming(encoder, inputs, tmp_path, monkeypatch):
     made(inputs, encoder, tmp_path / "whole")
     resumed(monkeypatch, lambda *given: made(inputs, encoder, *given), tmp_path / "parts")
     made(inputs, encoder, tmp_path / "other", "--seed 7")
@@ -113,14 +115,16 @@ def test_the_seed_decides_and_a_killed_training_goes_on(encoder, inputs, tmp_pat
 STILL = "--learning-rate 1e-9 --epochs 1"
 
 
-def test_fine_tuning_goes_on_from_a_checkpoint(encoder, inputs, corpus, tmp_path):
+def test_fine_tuning_starts_from_a_checkpoint(encoder, inputs, corpus, tmp_path):
     first = made(inputs, encoder, tmp_path / "first")
     second = made(inputs, encoder, tmp_path / "second", f"{STILL} --start-from {first}")
-    np.testing.assert_allclose(*(scores_of(load_checkpoint(one)[0], corpus) for one in (first, second)), atol=1e-5)
+    np.testing.assert_allclose(
+        *(scores_of(load_checkpoint(folder)[0], corpus) for folder in (first, second)), atol=1e-5
+    )
 
 
 def test_a_cross_encoder_keeps_its_head(inputs, corpus, tmp_path):
-    """What it has learned before is what its training starts from."""
+    """Its training starts from the head's weights."""
     with_head = tiny_encoders.bert(tmp_path / "tiny", WORDS, head=True)
     after = made(inputs, with_head, tmp_path / "made", STILL)
     models = [rerankers.load(f"bert:{folder}", corpus).model for folder in (with_head, after)]
@@ -139,7 +143,7 @@ def test_words_are_not_read(encoder, inputs, tmp_path, capsys):
 
 
 def test_other_models_still_need_words_and_this_one_its_encoder(inputs, tmp_path):
-    for more, said in ((["--model delta"], "'delta' needs word vectors: give"), ([], "set encoder to its")):
-        with pytest.raises(InputError, match=said):
+    for more, message in ((["--model delta"], "'delta' needs word vectors: give"), ([], "set encoder to its")):
+        with pytest.raises(InputError, match=message):
             made(inputs, None, tmp_path / "made", *more)
     assert not any(tmp_path.iterdir())

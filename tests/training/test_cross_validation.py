@@ -1,4 +1,4 @@
-"""``train --folds``: every query is ranked by a model that never saw it, and each is that of a training of its own."""
+"""``train --folds``: every query is ranked by a model that never saw it, and each model is that of its own training."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ IDS = [f"q-{topic}" for topic in learnable.TOPICS]
 
 
 def everything(folder):
-    """Contents by name: all but the logs, which tell how long it took."""
+    """Contents by name, without the logs, which hold times."""
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("log.")]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
@@ -79,8 +79,8 @@ def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
 
 def searched(inputs, made, name, output, candidates):
     """The lines of all queries that search writes with the checkpoint of a fold."""
-    given = f"--index {inputs}/index --queries {inputs}/all.tsv {candidates}"
-    search.main(f"{given} --reranker {made}/fold-{name} --output {output}".split())
+    options = f"--index {inputs}/index --queries {inputs}/all.tsv {candidates}"
+    search.main(f"{options} --reranker {made}/fold-{name} --output {output}".split())
     return output
 
 
@@ -88,22 +88,22 @@ def test_each_query_is_ranked_by_the_model_of_its_fold(inputs, made, tmp_path):
     """The lines of the run are those that search writes with the fold's checkpoint, and not those with another's."""
     assert list(read_run(made / RUN_FILE)) == IDS
     for name, ids in folds_of(made).items():
-        found = searched(inputs, made, name, tmp_path / f"{name}.run", f"--run {inputs}/all.run")
+        run_file = searched(inputs, made, name, tmp_path / f"{name}.run", f"--run {inputs}/all.run")
         others = [id for id in IDS if id not in ids]
-        assert lines_of(found, ids) == lines_of(made / RUN_FILE, ids)
-        assert lines_of(found, others) != lines_of(made / RUN_FILE, others)
+        assert lines_of(run_file, ids) == lines_of(made / RUN_FILE, ids)
+        assert lines_of(run_file, others) != lines_of(made / RUN_FILE, others)
 
 
 def test_folds_over_the_whole_collection(inputs, tmp_path):
-    """With every document as a candidate the depth cuts the rankings, and not what is ranked."""
-    given = f"--index {inputs}/index --words {inputs}/words --train {inputs}/all.tsv,{inputs}/all.qrels --folds 2"
+    """With every document as a candidate, the depth cuts the rankings and not the candidates."""
+    options = f"--index {inputs}/index --words {inputs}/words --train {inputs}/all.tsv,{inputs}/all.qrels --folds 2"
     how = "--model ktrel-w --set layers=0 factor=1 --loss softmax --negatives collection --first-stage all --depth 4"
-    train.main([*f"{given} {how} --epochs 2 --output {tmp_path}/made".split()])
+    train.main([*f"{options} {how} --epochs 2 --output {tmp_path}/made".split()])
     for name, ids in folds_of(tmp_path / "made").items():
         index.main(f"--index {inputs}/index --encode {tmp_path}/made/fold-{name}".split())  # the same arithmetic
-        found = searched(inputs, tmp_path / "made", name, tmp_path / f"{name}.run", "--first-stage all --depth 4")
-        assert lines_of(found, ids) == lines_of(tmp_path / "made" / RUN_FILE, ids)
-    assert {len(one.doc_ids) for one in read_run(tmp_path / "made" / RUN_FILE).values()} == {4}
+        run_file = searched(inputs, tmp_path / "made", name, tmp_path / f"{name}.run", "--first-stage all --depth 4")
+        assert lines_of(run_file, ids) == lines_of(tmp_path / "made" / RUN_FILE, ids)
+    assert {len(ranking.doc_ids) for ranking in read_run(tmp_path / "made" / RUN_FILE).values()} == {4}
 
 
 def test_the_table(inputs, made):
@@ -128,11 +128,11 @@ def test_the_table(inputs, made):
 
 
 def test_the_same_folds_again(inputs, made, tmp_path, capsys):
-    """By the file that was written, in another place: all is the same, byte by byte, but for the output's name."""
+    """The written file of folds gives the same output in another folder, byte for byte."""
     cross_validate(inputs, tmp_path / "again", HOW, folds=made / FOLDS_FILE)
     assert everything(tmp_path / "again") == everything(made)
-    said = capsys.readouterr().out
-    assert (made / TABLE_FILE).read_text() in said and str(tmp_path / "again") in said
+    output = capsys.readouterr().out
+    assert (made / TABLE_FILE).read_text() in output and str(tmp_path / "again") in output
 
 
 def test_resuming(inputs, made, tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_resuming(inputs, made, tmp_path, monkeypatch):
     work = tmp_path / "made.training"
     first = (work / "fold-1" / "model.safetensors").stat()
     assert (work / "fold-2.training" / "state.json").exists() and not (work / "fold-3").exists()
-    with pytest.raises(InputError, match="made.training holds a cross-validation.*resume"):
+    with pytest.raises(InputError, match="made.training holds an interrupted cross-validation: resume"):
         cross_validate(inputs, tmp_path / "made", HOW)
     with pytest.raises(InputError, match="made.training holds a cross-validation"):
         run(inputs, tmp_path / "made")
@@ -171,7 +171,7 @@ def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
 
     def counted(owner, name):
         function = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given: calls.append(name) or function(*given))
+        monkeypatch.setattr(owner, name, lambda *arguments: calls.append(name) or function(*arguments))
 
     counted(session, "make_pools")
     counted(session.word_vectors, "load")
@@ -182,7 +182,7 @@ def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
 
 
 def test_the_depths(inputs, tmp_path):
-    """Candidates are cut to the depth; validation, but nothing else, to its own."""
+    """Candidates are cut to the depth; only those of the validation to its own depth."""
     more = "--epochs 1 --measures P@30 --depth 40"
     cross_validate(inputs, tmp_path / "deep", more, folds=2)
     cross_validate(inputs, tmp_path / "cut", more, "--validation-depth 2", folds=2)
@@ -192,12 +192,12 @@ def test_the_depths(inputs, tmp_path):
     assert weights_of(tmp_path / "deep" / "fold-1") == weights_of(tmp_path / "cut" / "fold-1")
 
 
-def test_a_start_that_knows_the_folds_is_named(inputs, tmp_path, capsys):
+def test_a_start_that_has_seen_the_folds_is_named(inputs, tmp_path, capsys):
     run(inputs, tmp_path / "other", "--epochs 1")
     run(inputs, tmp_path / "same", "--epochs 1", training="all", validation_run="dev.run", validation="new")
-    for name, said in [("other", False), ("same", True)]:
+    for name, warned in [("other", False), ("same", True)]:
         cross_validate(inputs, tmp_path / f"from-{name}", f"--epochs 1 --start-from {tmp_path / name}")
-        assert ("no fold is new to its weights" in capsys.readouterr().err) is said
+        assert ("its weights have seen every fold" in capsys.readouterr().err) is warned
 
 
 def test_err_has_one_scale(inputs, corpus, tmp_path):
@@ -234,17 +234,17 @@ def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("--folds 1", "judged queries make 2 to 12"),
         ("--folds 13", "judged queries make 2 to 12"),
         ("--folds no-such-file.tsv", "no-such-file.tsv"),
-        ("--fold-validation 8", "8 for validation: beside the fold 1 there are 8 queries"),
+        ("--fold-validation 8", "hold out 8 for validation: the 8 queries outside the fold 1 "),
         ("--measures no-such-measure", "no-such-measure"),
     ],
 )
-def test_wrong_options(inputs, tmp_path, options, said):
-    with pytest.raises(InputError, match=said):
+def test_wrong_options(inputs, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
         cross_validate(inputs, tmp_path / "made", options)
     assert not any(tmp_path.iterdir())
 

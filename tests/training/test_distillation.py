@@ -51,7 +51,7 @@ def test_titles_passages_and_beginnings_become_texts_and_pairs():
     assert texts.words["aspirin"] == 26 and texts.words["migraine"] == 1
 
 
-def test_what_is_drawn_depends_on_the_seed_alone():
+def test_the_sample_depends_only_on_the_seed():
     drawn = [texts_of(passages=4, beginnings=1, seed=seed).texts for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(drawn[0]) <= 1 + 4 + 1
@@ -88,7 +88,7 @@ def test_the_losses_are_their_formulas():
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_what_cannot_teach_is_refused(tmp_path):
+def test_an_invalid_teacher_is_refused(tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(InputError, match="config.json"):
         Teacher(str(tmp_path), tmp_path / "cache")
@@ -98,7 +98,7 @@ def test_what_cannot_teach_is_refused(tmp_path):
         Teacher(str(tmp_path), tmp_path / "cache")
 
 
-def test_what_is_encoded_once_is_not_encoded_again(minilm, monkeypatch):
+def test_vectors_are_cached(minilm, monkeypatch):
     texts = ["heart attack", "myocardial infarction", "a much longer text about the price of rice in China"]
     vectors = minilm.encode(texts)
     assert vectors.shape == (3, 384) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
@@ -112,12 +112,12 @@ def test_a_student_comes_near_its_teacher(minilm):
     targets = minilm.encode(texts.texts)
 
     def agreement(epochs):
-        # Without directions in common, which are most of what 16 texts say.
-        how = {"dimension": 8, "batch_size": 8, "learning_rate": 0.02, "minimum_count": 1, "common": 0}
-        found = distil(texts, minilm, DistillationConfig(epochs=epochs, **how))
-        assert not found.matrix[0].any() and found.vocabulary.hashed == 6144
+        # Keeps the common directions, which carry most of the meaning of 16 texts.
+        settings = {"dimension": 8, "batch_size": 8, "learning_rate": 0.02, "minimum_count": 1, "common": 0}
+        student = distil(texts, minilm, DistillationConfig(epochs=epochs, **settings))
+        assert not student.matrix[0].any() and student.vocabulary.hashed == 6144
         sums = [
-            found.matrix[[id for id in found.vocabulary.lookup(PLAIN.tokenize(text)) if id]].sum(axis=0)
+            student.matrix[[id for id in student.vocabulary.lookup(PLAIN.tokenize(text)) if id]].sum(axis=0)
             for text in texts.texts
         ]
         unit = np.stack(sums) / np.linalg.norm(sums, axis=1)[:, None]
@@ -127,7 +127,7 @@ def test_a_student_comes_near_its_teacher(minilm):
     assert agreement(50) > 0.95 > agreement(1) + 0.05
 
 
-def test_the_direction_that_documents_have_in_common_is_taken_out(minilm):
+def test_the_common_direction_of_documents_is_removed(minilm):
     texts = texts_of()
     before, after = (
         distil(texts, minilm, DistillationConfig(dimension=8, minimum_count=1, batch_size=8, common=common))
@@ -149,19 +149,19 @@ def test_half_precision_gives_almost_the_same_vectors(minilm):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("settings", "message"),
     [
         ({"dimension": 8}, "too few for batches of 1024"),
         ({"batch_size": 8}, "and 256 dimensions"),
         ({"dimension": 8, "batch_size": 8, "minimum_count": 1000}, "0 texts and 0 documents"),
     ],
 )
-def test_too_few_texts_are_refused_before_anything_is_encoded(how, said):
-    with pytest.raises(InputError, match=said):
-        distil(texts_of(), None, DistillationConfig(**how))
+def test_too_few_texts_are_refused_before_the_encoding(settings, message):
+    with pytest.raises(InputError, match=message):
+        distil(texts_of(), None, DistillationConfig(**settings))
 
 
-def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(minilm):
+def test_the_rarest_words_give_the_length_of_hashed_vectors(minilm):
     texts = texts_of()
     config = DistillationConfig(dimension=8, minimum_count=24, epochs=1, batch_size=8)
     assert min(texts.vocabulary(24)[1]) > distillation.RARE
@@ -170,8 +170,8 @@ def test_where_no_word_is_rare_the_rarest_tell_the_length_of_hashed_vectors(mini
 
 @pytest.fixture
 def distilled(minilm, tmp_path):
-    """The command over documents with a long body; gives the checkpoint."""
-    records = [{"id": one.id, "title": one.title, "abstract": f"{one.abstract} {BODY}"} for one in DOCUMENTS]
+    """Runs the command over documents with a long body; returns the checkpoint."""
+    records = [{"id": doc.id, "title": doc.title, "abstract": f"{doc.abstract} {BODY}"} for doc in DOCUMENTS]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
 
     def run(options):
@@ -182,8 +182,8 @@ def distilled(minilm, tmp_path):
     return run
 
 
-def first_found(capsys, folder, output, query):
-    """The line of the document that is found first by an encoder whose encodings are added to an index."""
+def first_hit(capsys, folder, output, query):
+    """The line of the first hit of an encoder, after its encodings are added to an index."""
     index.main(["--encode", str(output), "--index", str(folder)])
     capsys.readouterr()
     search.main(["--index", str(folder), "--first-stage", f"dense:{output}", "--query", query])
@@ -194,7 +194,7 @@ def test_the_command_makes_an_encoder_that_indexes_and_searches(distilled, tmp_p
     output, copy = distilled("--dimension 32 --batch-size 32"), tmp_path / "index"
     model, vocabulary = load_checkpoint(output)
     assert model.config.fixed_words and model.encoding_size == 32 and "malaria" in vocabulary
-    assert not list(model.parameters())[0].ndim  # its words are no parameters: only the factor is
+    assert not list(model.parameters())[0].ndim  # the only parameter is the factor, not the words
     texts = ["Costs", "Malaria nets protect children"]
     assert rp.Reranker.load(output).rerank("malaria in children", texts)[0].index == 1
     index.main(["--corpus", str(tmp_path / "corpus.jsonl"), "--index", str(tmp_path / "same")])
@@ -203,7 +203,7 @@ def test_the_command_makes_an_encoder_that_indexes_and_searches(distilled, tmp_p
     rows = expected.terms.find(kept.terms.strings)
     assert kept.document_frequency["text"].tolist() == expected.document_frequency["text"][rows].tolist()
     shutil.copytree(index_folder, copy)
-    assert "Malaria" in first_found(capsys, copy, output, "malaria in children")
+    assert "Malaria" in first_hit(capsys, copy, output, "malaria in children")
 
 
 def test_the_command_makes_an_encoder_of_words_and_concepts(distilled, tmp_path, capsys):
@@ -217,4 +217,4 @@ def test_the_command_makes_an_encoder_of_words_and_concepts(distilled, tmp_path,
     attack, cancer, colon = (knowledge.ids.find([id])[0] for id in ("H01", "H06", "H07"))
     assert vectors[colon] @ vectors[cancer] > vectors[colon] @ vectors[attack]  # no text has them, so by their names
     index.main(f"--corpus {tmp_path}/corpus.jsonl --knowledge {knowledge.folder} --index {tmp_path}/index".split())
-    assert "prevention of heart attack" in first_found(capsys, tmp_path / "index", output, "myocardial infarction")
+    assert "prevention of heart attack" in first_hit(capsys, tmp_path / "index", output, "myocardial infarction")

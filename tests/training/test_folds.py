@@ -1,4 +1,4 @@
-"""Folds: parts of the queries, what validates beside each, and files of them."""
+"""Folds: parts of the queries, their validation queries, and files of folds."""
 
 import logging
 import re
@@ -21,14 +21,14 @@ def queries(count):
 def test_random_parts(size, data, seed):
     """Every query is in one part, in the order of the queries, and sizes differ by one at most."""
     count = data.draw(st.integers(2, size))
-    given = queries(size)
-    parts = random_parts(given, count, seed)
+    every = queries(size)
+    parts = random_parts(every, count, seed)
     assert len(parts) == count and list(parts) == sorted(parts)
-    assert sorted(query for part in parts.values() for query in part) == sorted(given)
-    assert all(part == sorted(part, key=given.index) for part in parts.values())
+    assert sorted(query for part in parts.values() for query in part) == sorted(every)
+    assert all(part == sorted(part, key=every.index) for part in parts.values())
     sizes = [len(part) for part in parts.values()]
     assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
-    assert random_parts(given, count, seed) == parts
+    assert random_parts(every, count, seed) == parts
 
 
 def test_the_seed_shuffles():
@@ -65,9 +65,9 @@ def test_the_order_of_the_parts_does_not_matter():
 
 
 @pytest.mark.parametrize("held_out", [4, 9, 0.9])
-def test_validation_must_leave_something(held_out):
+def test_validation_must_leave_training_queries(held_out):
     parts = {"a": queries(6)[:2], "b": queries(6)[2:]}
-    with pytest.raises(InputError, match=f"{held_out} for validation: beside the fold (a|b) there are [24] queries"):
+    with pytest.raises(InputError, match=f"hold out {held_out} for validation: the [24] queries outside the fold"):
         make_folds(parts, held_out, 1)
 
 
@@ -79,17 +79,17 @@ fold_names = st.lists(st.sampled_from(["2009", "wt10", "x-1.a", "é"]), min_size
 
 
 @given(fold_names.filter(lambda names: len(set(names)) > 1))
-def test_what_is_written_is_read(tmp_path_factory, names):
-    asked = queries(len(names))
-    parts = {name: [query for query, one in zip(asked, names) if one == name] for name in dict.fromkeys(names)}
+def test_written_folds_are_read(tmp_path_factory, names):
+    every = queries(len(names))
+    parts = {name: [query for query, fold in zip(every, names) if fold == name] for name in dict.fromkeys(names)}
     path = tmp_path_factory.mktemp("folds") / "folds.tsv"
     path.write_text(as_text(parts))
-    assert list(read_parts(path, asked).items()) == list(parts.items())
+    assert list(read_parts(path, every).items()) == list(parts.items())
     path.write_text(as_text(parts).replace("\n", "\r\n") + "\n")
-    assert read_parts(path, asked) == parts
+    assert read_parts(path, every) == parts
 
 
-def test_queries_of_a_file_that_are_not_there(tmp_path, caplog):
+def test_unknown_queries_of_a_file(tmp_path, caplog):
     path = tmp_path / "folds.tsv"
     path.write_text("q1\tb\nq7\tc\nq0\ta\nq2\ta\n")
     with caplog.at_level(logging.WARNING):
@@ -99,7 +99,7 @@ def test_queries_of_a_file_that_are_not_there(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("q0\ta\nq1 b\n", ":2: expected a query id, a tab"),
         ("q0\ta\tb\n", ":1: expected a query id"),
@@ -113,25 +113,25 @@ def test_queries_of_a_file_that_are_not_there(tmp_path, caplog):
         ("", "3 judged queries are in no fold"),
     ],
 )
-def test_bad_files(tmp_path, text, said):
+def test_bad_files(tmp_path, text, message):
     (tmp_path / "folds.tsv").write_text(text)
     with pytest.raises(InputError) as raised:
         read_parts(tmp_path / "folds.tsv", queries(3))
-    assert said in str(raised.value) and "folds.tsv" in str(raised.value)
+    assert message in str(raised.value) and "folds.tsv" in str(raised.value)
 
 
 def test_repeated_texts(caplog):
-    """Same words once they are tokenized; within a fold they do no harm."""
+    """The same words after tokenization; within a fold they do no harm."""
     texts = {
         "a": {"q1": "Heart attack", "q2": "stroke", "q3": "gout"},
         "b": {"q4": "heart  ATTACK?", "q5": "migraine", "q6": "migraine", "q7": "attack heart"},
         "c": {"q8": "gout"},
     }
-    parts = {name: [Query(*one) for one in of_fold.items()] for name, of_fold in texts.items()}
+    parts = {name: [Query(id, text) for id, text in of_fold.items()] for name, of_fold in texts.items()}
     with caplog.at_level(logging.WARNING):
         folds.warn_of_repeated_texts(parts)
-    said = r"4 queries have the same words .* on: q1 \(fold a\) = q4 \(fold b\); q3 \(fold a\) = q8 \(fold c\)\n"
-    assert re.search(said, caplog.text)
+    message = r"4 queries have the same words .* data: q1 \(fold a\) = q4 \(fold b\); q3 \(fold a\) = q8 \(fold c\)\n"
+    assert re.search(message, caplog.text)
     caplog.clear()
     folds.warn_of_repeated_texts(random_parts(queries(9), 3, 1))
     assert not caplog.text

@@ -80,10 +80,10 @@ def test_resuming(inputs, made, tmp_path, monkeypatch, killed):
     assert (tmp_path / "parts" / "vocab.txt").stat().st_nlink == 4
 
 
-def test_epochs_that_were_not_kept_cannot_be(inputs, tmp_path, monkeypatch):
+def test_a_training_without_kept_epochs_is_not_resumed_with_them(inputs, tmp_path, monkeypatch):
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made")
-    with pytest.raises(InputError, match="begun without keeping every epoch: epoch 1 is missing"):
+    with pytest.raises(InputError, match="without --keep-epochs: epoch 1 is missing"):
         run(inputs, tmp_path / "made", "--keep-epochs", "--resume")
     run(inputs, tmp_path / "made", "--resume")
     assert not (tmp_path / "made" / "epochs").exists()
@@ -94,7 +94,7 @@ def test_nothing_of_an_older_training_is_left(inputs, tmp_path, monkeypatch):
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made", "--keep-epochs")
     again = "--keep-epochs --epochs 1 --seed 9"
-    with pytest.raises(InputError, match="holds a training that was interrupted: resume or overwrite it"):
+    with pytest.raises(InputError, match="holds an interrupted training: resume or overwrite it"):
         run(inputs, tmp_path / "made", again)
     run(inputs, tmp_path / "made", again, "--overwrite")
     assert [path.name for path in (tmp_path / "made" / "epochs").iterdir()] == ["01"]

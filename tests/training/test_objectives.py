@@ -1,4 +1,4 @@
-"""Objectives: what is drawn, and losses worked out by hand."""
+"""Objectives: sampled examples, and losses computed by hand."""
 
 import math
 
@@ -15,7 +15,9 @@ def objective(loss, weights, sampling="balanced"):
 
 
 def drawn_from(pools, count, loss, sampling="balanced", seed=1):
-    return objective(loss, "none", sampling).draw([pool_of(one) for one in pools], count, np.random.default_rng(seed))
+    return objective(loss, "none", sampling).draw(
+        [pool_of(relevance) for relevance in pools], count, np.random.default_rng(seed)
+    )
 
 
 def tensor(*values):
@@ -94,4 +96,4 @@ def test_sampling(sampling, pairs):
     """By groups, a highly relevant document is never drawn against one that is not relevant."""
     relevance = [2, 1, 0, 0, 0]
     better, worse = drawn_from([relevance], 50, "hinge", sampling).places.tolist()
-    assert {(relevance[one], relevance[other]) for one, other in zip(better, worse)} == pairs
+    assert {(relevance[b], relevance[w]) for b, w in zip(better, worse)} == pairs

@@ -1,4 +1,4 @@
-"""The public function that trains: the task that the train command makes of the same settings, and what it refuses."""
+"""The public function that trains: the same task as the train command's, and its errors."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_a_model_is_trained_as_by_the_command(task_of, model):
     assert task_of(library(model, words="words")) == by_command
 
 
-def test_what_is_given_counts(task_of):
+def test_arguments_become_the_options_of_the_command(task_of):
     by_command = task_of(command(
         "--words", "words", "--epochs", "3", "--seed", "7", "--set", "filters=8", "--lexical-features", "lex3",
         "--first-stage", "qld", "--depth", "40", "--measures", "AP", "--overwrite",
@@ -71,7 +71,7 @@ def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of
     ):  # fmt: skip
         assert task_of(named) == by_command
     Path("delta").mkdir()
-    assert task_of(command("--words", "delta")).words == Path("delta")  # what is there wins
+    assert task_of(command("--words", "delta")).words == Path("delta")  # an existing folder wins
     Path("delta").rmdir()
     tuned = task_of(library("delta", start_from="delta", words="mine", hyper_parameters={"dropout": 0.1}))
     assert tuned.words == Path("mine") and tuned.values == values | {"dropout": 0.1}
@@ -92,7 +92,7 @@ def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of
         ("delta", {"output": __file__}, "is left as it is"),
     ],
 )
-def test_what_cannot_be_trained(tmp_path, monkeypatch, model, more, message):
+def test_invalid_arguments(tmp_path, monkeypatch, model, more, message):
     monkeypatch.chdir(tmp_path)
     arguments = {"index": "nowhere", "train": "sample:train", "validation": "sample:dev", "output": "ck", **more}
     with pytest.raises(rp.InputError) as error:

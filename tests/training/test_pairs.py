@@ -17,7 +17,7 @@ IDS = [id for id, _, _ in small.DOCUMENTS]
 
 
 @pytest.fixture
-def one(index, vectors):
+def reranker(index, vectors):
     return NeuralReranker(small.delta(vectors, lexical_features=NAMES, query_words=4), vectors.vocabulary, index)
 
 
@@ -30,9 +30,9 @@ def relevance_by_id(pool):
     return {IDS[row]: relevance for row, relevance in zip(pool.rows.tolist(), pool.relevance.tolist())}
 
 
-def make(index, one, judged, retrieved=("9", "10", "a7", "b"), documents="candidates", text="heart attack"):
+def make(index, reranker, judged, retrieved=("9", "10", "a7", "b"), documents="candidates", text="heart attack"):
     candidates = {} if retrieved is None else {"q1": small.candidates(index, [IDS.index(id) for id in retrieved])}
-    pools = make_pools([Query("q1", text)], {"q1": judged}, candidates, one.builder, documents)
+    pools = make_pools([Query("q1", text)], {"q1": judged}, candidates, reranker.builder, documents)
     assert all(len(set(pool.rows.tolist())) == len(pool.rows) == len(pool.relevance) for pool in pools)
     return pools
 
@@ -50,17 +50,17 @@ JUDGED = {"b": 2, "Z": 1, "not-in-the-index": 2, "10": 0, "a7": -1, "2": 0}
         ("collection", {**dict.fromkeys(IDS, 0), "b": 2, "Z": 1}),
     ],
 )
-def test_documents_of_a_pool(index, one, documents, expected):
+def test_documents_of_a_pool(index, reranker, documents, expected):
     """What is not judged, or judged negative, counts as 0; some kinds need no candidates."""
-    pools = make(index, one, JUDGED, documents=documents)
+    pools = make(index, reranker, JUDGED, documents=documents)
     if documents not in ("candidates", "all"):
-        pools += make(index, one, JUDGED, None, documents)
+        pools += make(index, reranker, JUDGED, None, documents)
     assert [relevance_by_id(pool) for pool in pools] == [expected] * len(pools)
 
 
-def test_unknown_kind_of_documents(index, one):
+def test_unknown_kind_of_documents(index, reranker):
     with pytest.raises(InputError, match="'some'; known: candidates, judged, all"):
-        make(index, one, JUDGED, documents="some")
+        make(index, reranker, JUDGED, documents="some")
 
 
 @pytest.mark.parametrize(
@@ -78,26 +78,26 @@ def test_unknown_kind_of_documents(index, one):
     ],
     ids=str,
 )
-def test_queries_that_teach_nothing_are_left_out(index, one, case):
-    assert make(index, one, **case) == []
+def test_queries_without_pairs_are_left_out(index, reranker, case):
+    assert make(index, reranker, **case) == []
 
 
-def test_a_relevant_document_alone_is_enough_where_no_other_is_asked_for(index, one):
+def test_a_single_relevant_document_makes_a_pool_of_relevant_documents(index, reranker):
     judged = {"q1": {"9": 1}, "q2": {"9": 0}, "q3": {"not-in-the-index": 1}}
     queries = [Query(id, "heart") for id in (*judged, "not judged")]
-    [pool] = make_pools(queries, judged, {}, one.builder, "relevant")
+    [pool] = make_pools(queries, judged, {}, reranker.builder, "relevant")
     assert (pool.query_id, relevance_by_id(pool)) == ("q1", {"9": 1})
 
 
 @pytest.mark.parametrize("text", ["heart attack in women", "aspirin quokka", "risk of stroke risk of cancer"])
-def test_features_are_those_of_search(index, one, text):
+def test_features_are_those_of_search(index, reranker, text):
     """Bit for bit, for all features and for documents that search scores in another order and with other mates."""
     random = np.random.default_rng(0)
     retrieved = small.candidates(index, random.permutation(len(index)), random.normal(size=len(index)))
     query = Query("q1", text)
-    [pool] = make_pools([query], {"q1": {"9": 1, "MED-3": 2, "é": 1}}, {"q1": retrieved}, one.builder)
+    [pool] = make_pools([query], {"q1": {"9": 1, "MED-3": 2, "é": 1}}, {"q1": retrieved}, reranker.builder)
     terms = index.query(text)
-    search = one.builder.build(terms, one.builder.query(terms), retrieved)
+    search = reranker.builder.build(terms, reranker.builder.query(terms), retrieved)
     place = {row: i for i, row in enumerate(retrieved.rows.tolist())}
     places = [place[row] for row in pool.rows.tolist()]
     assert pool.features.dtype == np.float32 and pool.features.shape == (len(index), len(NAMES))
@@ -107,8 +107,8 @@ def test_features_are_those_of_search(index, one, text):
     assert pool.words.mask.tolist() == search.query_mask[0].tolist()
 
 
-def test_first_stage_score_of_what_was_not_retrieved_is_zero(index, one):
-    [pool] = make(index, one, JUDGED, documents="all")
+def test_documents_that_were_not_retrieved_have_first_stage_score_zero(index, reranker):
+    [pool] = make(index, reranker, JUDGED, documents="all")
     scores = dict(zip(pool.rows.tolist(), pool.features[:, NAMES.index("first_stage")].tolist()))
     retrieved = small.candidates(index, [IDS.index(id) for id in ("9", "10", "a7", "b")])
     known = dict(zip(retrieved.rows.tolist(), retrieved.first_stage_scores.tolist()))
@@ -119,7 +119,7 @@ relevances = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_
 
 
 def equal(drawn, other):
-    return all(np.array_equal(one, another) for one, another in zip(drawn, other, strict=True))
+    return all(np.array_equal(part, other_part) for part, other_part in zip(drawn, other, strict=True))
 
 
 @given(pools=relevances, limit=st.integers(1, 20), seed=st.integers(0, 5))
@@ -191,7 +191,7 @@ def test_groups_are_drawn_in_proportion_to_their_sizes():
     possible = documents_with_partners(pools)
     assert len([at for at in possible if group_of(pools[at[0]][at[1]]) == "high"]) == 3 and len(possible) == 8
     count = 16_000
-    drawn = draw_pairs_by_groups([pool_of(one) for one in pools], count // 5, np.random.default_rng(7))
+    drawn = draw_pairs_by_groups([pool_of(relevance) for relevance in pools], count // 5, np.random.default_rng(7))
     share = {}
     for pair in triples(drawn):
         share[pair] = share.get(pair, 0) + 1 / count

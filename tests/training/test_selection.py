@@ -1,4 +1,4 @@
-"""Greedy selection of features, on measures that are made up and on a real training."""
+"""Greedy selection of features, on invented measures."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_the_path(tmp_path):
     ]
 
 
-def test_an_interrupted_selection_goes_on(tmp_path):
+def test_an_interrupted_selection_is_resumed(tmp_path):
     calls = []
 
     def interrupted(features):
@@ -61,6 +61,6 @@ def test_an_interrupted_selection_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("count", [0, 4])
-def test_more_than_there_are(tmp_path, count):
+def test_invalid_numbers_of_features(tmp_path, count):
     with pytest.raises(InputError, match=f"cannot select {count} of 3"):
         select(["a", "b", "c"], count, counted([]), tmp_path, {})

@@ -1,4 +1,4 @@
-"""Training KTRel on concepts: a query's word is no word of the documents, and only its concept says what it means."""
+"""Training KTRel on concepts: queries share no word with the documents, only concepts."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ TRAINED = learnable.TOPICS[: learnable.TRAINED]
 
 def write_vectors(folder, ids=None, dimension=8):
     """Concept vectors in another order than the knowledge base's, and one that it does not know."""
-    ids = ids or ["T99", *reversed([one.id for one in CONCEPTS])]
+    ids = ids or ["T99", *reversed([concept.id for concept in CONCEPTS])]
     matrix = np.random.default_rng(4).normal(size=(len(ids), dimension)).astype(np.float32)
     save_concept_vectors(ids, matrix, np.zeros((1, dimension), np.float32), folder, {})
     return folder
@@ -51,8 +51,8 @@ def made(tmp_path_factory):
 
 
 def run(made, output, *more, model="ktrel"):
-    given = f"--model {model} --measures AP --epochs 2 --dropout 0 --learning-rate 0.01"
-    commanded.run(made, output, given, "--sampling balanced --training-documents candidates", *more)
+    options = f"--model {model} --measures AP --epochs 2 --dropout 0 --learning-rate 0.01"
+    commanded.run(made, output, options, "--sampling balanced --training-documents candidates", *more)
 
 
 @pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
@@ -69,13 +69,13 @@ def test_train_encode_and_search(made, tmp_path, model):
     assert trained.concept_vocabulary.ids[:2] == ["T99", "T11"]
     runs = []
     for number in range(2):
-        given = f"--index {made}/index --queries {made}/dev.tsv --run {made}/dev.run --reranker {model}:{tmp_path}/c"
-        search.main([*given.split(), "--output", str(tmp_path / f"{number}.run")])
+        options = f"--index {made}/index --queries {made}/dev.tsv --run {made}/dev.run --reranker {model}:{tmp_path}/c"
+        search.main([*options.split(), "--output", str(tmp_path / f"{number}.run")])
         runs.append(read_run(tmp_path / f"{number}.run"))
         if number == 0:
             index_command.main(["--encode", str(tmp_path / "c"), "--index", str(made / "index")])
-    for found in runs:
-        measured = np.mean([learnable.average_precision(query, found[query].doc_ids) for query in found])
+    for ranked in runs:
+        measured = np.mean([learnable.average_precision(query, ranked[query].doc_ids) for query in ranked])
         assert measured == pytest.approx(config["measures"]["AP"]) and measured > 0.8
     for query in runs[0]:
         assert dict(zip(runs[0][query].doc_ids, runs[0][query].scores)) == pytest.approx(
@@ -87,13 +87,13 @@ def test_fine_tuning_with_other_concepts(made, tmp_path):
     run(made, tmp_path / "c", f"--concepts {made}/vectors", "--epochs 1")
     more = f"--start-from {tmp_path}/c --epochs 1"
     run(made, tmp_path / "again", f"--concepts {made}/vectors", more)
-    other = write_vectors(tmp_path / "other", ["T98", *(one.id for one in CONCEPTS)])
-    with pytest.raises(InputError, match="trained with other concepts than those of the vectors"):
+    other = write_vectors(tmp_path / "other", ["T98", *(concept.id for concept in CONCEPTS)])
+    with pytest.raises(InputError, match="trained on other concepts: give the concept vectors"):
         run(made, tmp_path / "refused", f"--concepts {other}", more)
 
 
 def test_both_parts_start_from_words_alone(made, tmp_path):
-    """The words and their layer are the checkpoint's, the concepts as without one."""
+    """Words and their layer have the checkpoint's weights, concepts their initial ones."""
     run(made, tmp_path / "both", f"--concepts {made}/vectors", "--epochs 1")
     both, _ = load_checkpoint(tmp_path / "both")
     before = {name: tensor.clone() for name, tensor in both.state_dict().items()}
@@ -106,20 +106,20 @@ def test_both_parts_start_from_words_alone(made, tmp_path):
         expected = words.state_dict()[name] if name == "a" or name.startswith("words.") else before[name]
         assert torch.equal(tensor, expected), name
     alone, _ = load_checkpoint(tmp_path / "words")
-    with pytest.raises(InputError, match="other concepts than those"):
+    with pytest.raises(InputError, match="trained on other concepts"):
         start_from(alone, tmp_path / "both", vectors)
 
 
 def test_words_alone_need_no_concepts(made, tmp_path):
-    with pytest.raises(InputError, match="nothing to learn"):  # their words say nothing
+    with pytest.raises(InputError, match="nothing to learn"):  # without words in common
         run(made, tmp_path / "c", model="ktrel-w")
-    with pytest.raises(InputError, match="'ktrel-w' reads no concepts: leave their vectors out"):
+    with pytest.raises(InputError, match="'ktrel-w' reads no concepts: leave out their vectors"):
         run(made, tmp_path / "c", f"--concepts {made}/vectors", model="ktrel-w")
 
 
 @pytest.mark.parametrize("model", ["ktrel", "ktrel-c"])
-def test_concepts_are_asked_for(made, tmp_path, model):
-    with pytest.raises(InputError, match=f"'{model}' reads concepts: give it their vectors .*, or .* ktrel-w"):
+def test_missing_concepts_are_named(made, tmp_path, model):
+    with pytest.raises(InputError, match=f"'{model}' reads concepts: give their vectors .*, or train ktrel-w"):
         run(made, tmp_path / "c", model=model)
     with pytest.raises(InputError, match="embed concepts"):
         run(made, tmp_path / "c", f"--concepts {tmp_path}/nowhere", model=model)
@@ -130,11 +130,11 @@ def test_an_index_without_concepts(made, inputs, tmp_path):
         run(made, tmp_path / "c", f"--concepts {made}/vectors", f"--index {inputs}/index")
 
 
-def test_what_a_model_starts_from(made, index):
+def test_starting_concepts(made, index):
     for config, values in [(SevMosConfig, {}), (KtrelWConfig, {}), (KtrelConfig, {"parts": "words"})]:
         assert starting_concepts(None, "m", config, values, index) == ({}, {}, {})
     for config, values in [(KtrelCConfig, {}), (KtrelConfig, {}), (KtrelWConfig, {"parts": "both"})]:
-        found = starting_concepts(made / "vectors", "m", config, values, index)
-        assert found.values == {"concepts": 13, "concept_dimension": 8}
-        assert found.arguments["concept_vectors"].shape == (13, 8)
-        assert found.arguments["concept_vocabulary"].annotation is None
+        concepts = starting_concepts(made / "vectors", "m", config, values, index)
+        assert concepts.values == {"concepts": 13, "concept_dimension": 8}
+        assert concepts.arguments["concept_vectors"].shape == (13, 8)
+        assert concepts.arguments["concept_vocabulary"].annotation is None

@@ -17,10 +17,10 @@ from tests.conftest import DOCUMENTS
 from tests.training.commanded import validation_killed, weights_of
 
 QUERIES = {"q1": "stroke", "q2": "malaria in children", "q3": "cholesterol", "q4": "breast cancer"}
-TOLD = {"v1": ("heart attack", "1"), "v2": ("statins and muscle pain", "MED-10")}
+JUDGED = {"v1": ("heart attack", "1"), "v2": ("statins and muscle pain", "MED-10")}
 
 
-ASKED = [Query(*one) for one in QUERIES.items()]
+QUERY_LIST = [Query(id, text) for id, text in QUERIES.items()]
 
 
 @pytest.fixture(scope="module")
@@ -31,30 +31,30 @@ def collection(index_folder):
 @pytest.fixture(scope="module")
 def candidates(collection):
     stage = collection.first_stage(configure("bm25"))
-    return {query.id: stage.search(query, 5) for query in ASKED}
+    return {query.id: stage.search(query, 5) for query in QUERY_LIST}
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, collection, candidates, weight):
-    grades = TeacherGrades(minilm, weight)(collection.forward, ASKED, candidates)
-    texts = {one.id: f"{one.title} {one.abstract}".strip() for one in DOCUMENTS}
-    for query in ASKED:
-        found = candidates[query.id]
-        vectors = minilm.model.encode([query.text, *(texts[id] for id in found.ids)])
-        parts = np.stack([vectors[1:] @ vectors[0], found.first_stage_scores])
+    grades = TeacherGrades(minilm, weight)(collection.forward, QUERY_LIST, candidates)
+    texts = {doc.id: f"{doc.title} {doc.abstract}".strip() for doc in DOCUMENTS}
+    for query in QUERY_LIST:
+        graded = candidates[query.id]
+        vectors = minilm.model.encode([query.text, *(texts[id] for id in graded.ids)])
+        parts = np.stack([vectors[1:] @ vectors[0], graded.first_stage_scores])
         parts = (parts - parts.min(axis=1)[:, None]) / np.ptp(parts, axis=1)[:, None]
-        expected = dict(zip(found.ids, weight * parts[0] + (1 - weight) * parts[1]))
+        expected = dict(zip(graded.ids, weight * parts[0] + (1 - weight) * parts[1]))
         assert len(expected) > 1 and grades[query.id] == pytest.approx(expected, abs=0.01)  # vectors of half precision
 
 
-def test_a_reranker_can_have_the_rest_of_the_grade(minilm, collection, candidates):
-    found = TeacherGrades(minilm, 0.0, "bm25-title")(collection.forward, ASKED[:1], candidates)["q1"]
-    expected = load("bm25-title", collection.forward).score(ASKED[0], candidates["q1"])
-    assert list(found.values()) == pytest.approx((expected - expected.min()) / np.ptp(expected))
+def test_a_reranker_can_give_the_rest_of_the_grade(minilm, collection, candidates):
+    grades = TeacherGrades(minilm, 0.0, "bm25-title")(collection.forward, QUERY_LIST[:1], candidates)["q1"]
+    expected = load("bm25-title", collection.forward).score(QUERY_LIST[0], candidates["q1"])
+    assert list(grades.values()) == pytest.approx((expected - expected.min()) / np.ptp(expected))
 
 
 def test_a_weight_beyond_one_is_refused(minilm):
-    with pytest.raises(InputError, match="weight is 1.5"):
+    with pytest.raises(InputError, match="weight 1.5"):
         TeacherGrades(minilm, 1.5)
 
 
@@ -62,11 +62,11 @@ def test_a_weight_beyond_one_is_refused(minilm):
 def command(minilm, index_folder, tmp_path):
     """Options of a distillation on the small index."""
     (tmp_path / "queries.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in QUERIES.items()))
-    (tmp_path / "told.tsv").write_text("".join(f"{id}\t{text}\n" for id, (text, _) in TOLD.items()))
-    (tmp_path / "told.qrels").write_text("".join(f"{id} 0 {document} 1\n" for id, (_, document) in TOLD.items()))
+    (tmp_path / "judged.tsv").write_text("".join(f"{id}\t{text}\n" for id, (text, _) in JUDGED.items()))
+    (tmp_path / "judged.qrels").write_text("".join(f"{id} 0 {document} 1\n" for id, (_, document) in JUDGED.items()))
     return (
-        f"--index {index_folder} --queries {tmp_path}/queries.tsv --validation {tmp_path}/told.tsv,"
-        f"{tmp_path}/told.qrels --cache {minilm.cache} --depth 20 --epochs 2 --output {tmp_path}/student --student"
+        f"--index {index_folder} --queries {tmp_path}/queries.tsv --validation {tmp_path}/judged.tsv,"
+        f"{tmp_path}/judged.qrels --cache {minilm.cache} --depth 20 --epochs 2 --output {tmp_path}/student --student"
     ).split()
 
 
@@ -82,7 +82,7 @@ def test_the_command_makes_a_reranker(command, tmp_path, index_folder, student, 
         assert len(searcher.search("stroke")) > 1
 
 
-def test_what_is_interrupted_goes_on(command, tmp_path):
+def test_resuming(command, tmp_path):
     distill.main([*command, "delta"])
     expected = weights_of(tmp_path / "student")
     command[command.index("--output") + 1] = str(tmp_path / "again")
@@ -93,7 +93,7 @@ def test_what_is_interrupted_goes_on(command, tmp_path):
 
 
 @pytest.mark.parametrize("left_out", ["index", "queries", "validation"])
-def test_what_a_student_needs_is_said(command, left_out, capsys):
+def test_missing_inputs_are_named(command, left_out, capsys):
     at = command.index(f"--{left_out}")
     with pytest.raises(SystemExit):
         distill.main([*command[:at], *command[at + 2 :], "delta"])

@@ -13,7 +13,7 @@ from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoints import load_checkpoint, read_config
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
-from rerank_plugin.training.session import TrainingSet, some_queries
+from rerank_plugin.training.session import TrainingSet, sampled_queries
 from tests.training import learnable
 from tests.training.commanded import resumed, run, validation_killed, weights_of
 
@@ -29,8 +29,8 @@ def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys)
     best = max(log, key=lambda entry: entry["AP"])
     assert len(log) == 3 and config["measures"]["AP"] == best["AP"] and config["measures"]["epoch"] == best["epoch"]
     assert (tmp_path / "made" / "log.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    said = capsys.readouterr().out
-    assert f"best epoch {best['epoch']} of 3" in said and f"AP {best['AP']:.4f}" in said
+    output = capsys.readouterr().out
+    assert f"best epoch {best['epoch']} of 3" in output and f"AP {best['AP']:.4f}" in output
     model, vocabulary = load_checkpoint(tmp_path / "made")
     assert model.feature_mean.any() and (model.feature_scale != 1).all()
     reranker = NeuralReranker(model, vocabulary, corpus)
@@ -40,7 +40,7 @@ def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys)
 
 @pytest.fixture(scope="module")
 def first(inputs, tmp_path_factory):
-    """A checkpoint that a test may go on from."""
+    """A checkpoint to fine-tune."""
     made = tmp_path_factory.mktemp("first") / "made"
     run(inputs, made, "--epochs 1 --lexical-features lex3")
     return made
@@ -89,13 +89,13 @@ def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
     word_vectors.save(words, tmp_path / "foreign", {"tokenizer": {"name": "spaces", "version": 1}})
     words.matrix[3] = np.nan
     word_vectors.save(words, tmp_path / "broken", {})
-    for name, said in (("broken", "broken"), ("foreign", "tokeniz")):
-        with pytest.raises(InputError, match=said):
+    for name, message in (("broken", "broken"), ("foreign", "tokeniz")):
+        with pytest.raises(InputError, match=message):
             run(inputs, tmp_path / "made", f"--words {tmp_path / name} --epochs 1")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("--validation {inputs}/train.tsv,{inputs}/train.qrels", "8 queries are both for training and for validation"),
         ("--model oracle", "oracle"),
@@ -110,8 +110,8 @@ def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
         ("--set filters=3", "filters is given twice"),
     ],
 )
-def test_wrong_options(inputs, tmp_path, options, said):
-    with pytest.raises(InputError, match=said):
+def test_wrong_options(inputs, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
         run(inputs, tmp_path / "made", options.format(inputs=inputs))
     assert not any(tmp_path.iterdir())
 
@@ -122,20 +122,20 @@ def test_selecting_features(inputs, tmp_path, capsys):
     run(inputs, tmp_path / "made", f"--select-lexical-features 2 --lexical-features {' '.join(names)} {short}")
     chosen = read_config(tmp_path / "made")["config"]["lexical_features"]
     assert len(set(chosen)) == 2 and set(chosen) < set(names)
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'made'}: {' '.join(chosen)}" in said
-    assert (tmp_path / "made" / "selection.md").read_text() in said
+    output = capsys.readouterr().out
+    assert f"{tmp_path / 'made'}: {' '.join(chosen)}" in output
+    assert (tmp_path / "made" / "selection.md").read_text() in output
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
     run(inputs, tmp_path / "direct", f"--lexical-features {' '.join(chosen)} {short}")
     assert weights_of(tmp_path / "made") == weights_of(tmp_path / "direct")
 
 
-def test_an_interrupted_selection_is_gone_on_with(inputs, tmp_path, monkeypatch):
+def test_an_interrupted_selection_is_resumed(inputs, tmp_path, monkeypatch):
     select = "--select-lexical-features 1 --lexical-features overlap_text bm25_title --epochs 1"
     run(inputs, tmp_path / "whole", select)
     with validation_killed(monkeypatch):
         run(inputs, tmp_path / "parts", select)
-    with pytest.raises(InputError, match="holds a selection that was interrupted: resume or overwrite it"):
+    with pytest.raises(InputError, match="holds an interrupted selection: resume or overwrite it"):
         run(inputs, tmp_path / "parts", select)
     run(inputs, tmp_path / "parts", select, "--resume")
     assert weights_of(tmp_path / "whole") == weights_of(tmp_path / "parts")
@@ -150,7 +150,7 @@ def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(inputs, first, tmp_
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("--lexical-features bm25_title", "other lexical features"),
         ("--set hidden=[4]", "does not fit"),
@@ -158,17 +158,17 @@ def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(inputs, first, tmp_
         ("--words {folder}/words", "other word vectors"),
     ],
 )
-def test_a_checkpoint_to_start_from_must_fit(inputs, first, tmp_path, options, said):
+def test_a_checkpoint_to_start_from_must_fit(inputs, first, tmp_path, options, message):
     words = learnable.vectors()
     words.matrix[1] += 1
     word_vectors.save(words, tmp_path / "words", {})
     features = [] if "knrm" in options else ["--lexical-features lex3"]
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         run(inputs, tmp_path / "made", f"--start-from {first}", *features, options.format(folder=tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("given", "expected", "measures"),
+    ("options", "expected", "measures"),
     [
         ("", "hinge sqrt balanced 256 adagrad 0.01 5", "nDCG@20 AP"),
         ("--measures RR", "hinge sqrt balanced 256 adagrad 0.01 5", "RR"),
@@ -185,20 +185,20 @@ def test_a_checkpoint_to_start_from_must_fit(inputs, first, tmp_path, options, s
         *((f"--model {model}", "hinge none batch 20 adam 0.001 5", "AP nDCG@10") for model in ("ktrel", "ktrel-w")),
     ],
 )  # fmt: skip
-def test_a_model_is_trained_as_its_paper_says(given, expected, measures):
-    options = f"--index i --train t --validation v --words w --output o {given}".split()
-    task = train._task(train.arguments().parse_args(options))
-    found = (getattr(task.training, name) for name in "loss weights sampling batch_size optimizer".split())
+def test_a_model_is_trained_as_its_paper_says(options, expected, measures):
+    arguments = f"--index i --train t --validation v --words w --output o {options}".split()
+    task = train._task(train.arguments().parse_args(arguments))
+    settings = (getattr(task.training, name) for name in "loss weights sampling batch_size optimizer".split())
     learning_rate, patience = task.training.learning_rate, task.training.patience
-    assert " ".join(map(str, (*found, learning_rate, patience))) == expected
+    assert " ".join(map(str, (*settings, learning_rate, patience))) == expected
     assert task.measures == measures.split()
 
 
-def test_groups_without_pairs_are_said(inputs, tmp_path):
+def test_groups_without_pairs_are_refused(inputs, tmp_path):
     """All relevant documents are highly relevant: [P]'s groups have no pair, and no epoch may pretend to train."""
     (tmp_path / "high.qrels").write_text((inputs / "train.qrels").read_text().replace(" 1\n", " 2\n"))
-    said = "8 training queries give no example for the loss hinge with the sampling groups"
-    with pytest.raises(InputError, match=said):
+    message = "8 training queries give no example for the loss hinge with the sampling groups"
+    with pytest.raises(InputError, match=message):
         run(inputs, tmp_path / "made", f"--train {inputs / 'train.tsv'},{tmp_path / 'high.qrels'} --sampling groups")
     assert not (tmp_path / "made").exists()
 
@@ -219,13 +219,13 @@ def train_ktrel(inputs, output, *more):
 )  # fmt: skip
 def test_an_encoder(inputs, tmp_path, options, expected):
     """Batches are made of relevant documents, and pairs drawn from the whole collection."""
-    found = train_ktrel(inputs, tmp_path / "c", options)
-    assert {name: found[name] for name in expected} == expected
+    training = train_ktrel(inputs, tmp_path / "c", options)
+    assert {name: training[name] for name in expected} == expected
     assert "AP" in read_config(tmp_path / "c")["measures"]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("--loss softmax --training-documents judged", "--training-documents .*the loss softmax"),
         ("--loss softmax --weights none", "--weights .*the loss softmax"),
@@ -236,8 +236,8 @@ def test_an_encoder(inputs, tmp_path, options, expected):
         ("--sampling groups --queries-per-document 2", "--queries-per-document .*--sampling batch"),
     ],
 )
-def test_options_without_effect_are_refused(inputs, tmp_path, options, said):
-    with pytest.raises(InputError, match=f"{said}.*leave it out"):
+def test_options_without_effect_are_refused(inputs, tmp_path, options, message):
+    with pytest.raises(InputError, match=f"{message}.*leave it out"):
         train_ktrel(inputs, tmp_path / "c", options)
 
 
@@ -245,40 +245,40 @@ def test_other_texts_of_the_same_queries(inputs, tmp_path):
     """Both texts of a query train under its id; --train-queries keeps some of all texts."""
     lines = (inputs / "train.tsv").read_text().splitlines()
     (tmp_path / "longer.tsv").write_text("".join(f"{line} patients\n" for line in lines))
-    one, other = f"{inputs}/train.tsv,{inputs}/train.qrels", f"{tmp_path}/longer.tsv,{inputs}/train.qrels"
-    both = f"--train {one} --train {other}"
-    found = train_ktrel(inputs, tmp_path / "both", both)
-    assert found["train"] == [one, other]
-    train_ktrel(inputs, tmp_path / "one", f"--train {one}")
-    found = train_ktrel(inputs, tmp_path / "some", f"{both} --train-queries 5")
-    assert found["queries_at_most"] == 5
-    assert len({read_config(tmp_path / name)["measures"]["loss"] for name in ("both", "one", "some")}) == 3
+    short, longer = f"{inputs}/train.tsv,{inputs}/train.qrels", f"{tmp_path}/longer.tsv,{inputs}/train.qrels"
+    both = f"--train {short} --train {longer}"
+    assert train_ktrel(inputs, tmp_path / "both", both)["train"] == [short, longer]
+    train_ktrel(inputs, tmp_path / "short", f"--train {short}")
+    sampled = train_ktrel(inputs, tmp_path / "sampled", f"{both} --train-queries 5")
+    assert sampled["queries_at_most"] == 5
+    assert len({read_config(tmp_path / name)["measures"]["loss"] for name in ("both", "short", "sampled")}) == 3
 
 
-def test_some_queries_are_those_of_more():
+def test_larger_samples_contain_smaller_ones():
     sets = [TrainingSet([Query(f"{name}{i}", "") for i in range(6)], {}) for name in "ab"]
-    chosen = [[query.id for one in some_queries(sets, count, 3) for query in one.queries] for count in range(13)]
-    assert all(len(one) == count and set(one) <= set(more) for count, (one, more) in enumerate(zip(chosen, chosen[1:])))
-    assert some_queries(sets, None, 3) == sets and {id[0] for id in chosen[6]} == {"a", "b"}
+    samples = [{query.id for sample in sampled_queries(sets, n, 3) for query in sample.queries} for n in range(13)]
+    assert [len(sample) for sample in samples] == list(range(13))
+    assert all(sample <= larger for sample, larger in zip(samples, samples[1:]))
+    assert sampled_queries(sets, None, 3) == sets and {id[0] for id in samples[6]} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
-    "more, said",
+    "more, message",
     [
-        ("--train a --train b --train-run r --validation v", "--train-run gives the candidates of one --train"),
+        ("--train a --train b --train-run r --validation v", "--train-run has the candidates of one --train"),
         ("--train a --train b --folds 3", "--folds takes all queries of one --train"),
         ("--train a --train-queries 9 --folds 3", "--folds takes all queries of one --train"),
         ("--train a --train-queries 0 --validation v", "--train-queries must be at least 1"),
         ("--train a --folds 3 --validation x:dev", "not allowed with argument"),
         ("--train a", "one of the arguments --validation --folds is required"),
-        ("--train a --folds 3 --validation-run x.run", "no --validation-run"),
-        ("--train a --folds 3 --select-lexical-features 2", "does not go with --folds"),
-        ("--train a --validation x:dev --fold-validation 2", "--fold-validation is for --folds"),
+        ("--train a --folds 3 --validation-run x.run", "not --validation-run"),
+        ("--train a --folds 3 --select-lexical-features 2", "needs --validation instead of --folds"),
+        ("--train a --validation x:dev --fold-validation 2", "--fold-validation needs --folds"),
         ("--train a --folds 3 --fold-validation 1.5", "--fold-validation: invalid"),
         ("--train a --folds 3 --fold-validation 0", "--fold-validation: invalid"),
     ],
 )
-def test_wrong_usage(capsys, more, said):
+def test_wrong_usage(capsys, more, message):
     with pytest.raises(SystemExit) as stopped:
         train.main(f"--index i --words w --output o {more}".split())
-    assert stopped.value.code == 2 and said in capsys.readouterr().err
+    assert stopped.value.code == 2 and message in capsys.readouterr().err

@@ -98,8 +98,8 @@ def test_resumed_equals_uninterrupted(problem, stopped_after):
 
     long, short = ({"features": LEX3, "epochs": epochs, "patience": epochs} for epochs in (5, stopped_after + 1))
     whole, killed, resumed = problem("1", **long), problem("2", validate=kill, **short), problem("2", start=77, **long)
-    for one in (whole, killed):
-        one.model.set_feature_statistics(*STATISTICS)
+    for learner in (whole, killed):
+        learner.model.set_feature_statistics(*STATISTICS)
     whole.trained()
     with pytest.raises(Killed):
         killed.trained()
@@ -110,8 +110,8 @@ def test_resumed_equals_uninterrupted(problem, stopped_after):
     assert same(weights(resumed.model), weights(whole.model))
     for number, state in whole.trainer.optimizer.state_dict()["state"].items():
         assert same(resumed.trainer.optimizer.state_dict()["state"][number], state)
-    for one in (whole, resumed):
-        for entry in one.trainer.history:
+    for learner in (whole, resumed):
+        for entry in learner.trainer.history:
             del entry["training_seconds"], entry["validation_seconds"]
     assert whole.trainer.history == resumed.trainer.history
     assert {**killed.saved, **resumed.saved}.keys() == whole.saved.keys()
@@ -144,10 +144,10 @@ def test_settings_must_be_the_same(corpus, state, other):
 
 
 def without(name):
-    """Leaves a tensor of the state out."""
+    """Removes a tensor from the state."""
 
     def drop(path):
-        save_file({one: tensor for one, tensor in load_file(path).items() if one != name}, path)
+        save_file({key: tensor for key, tensor in load_file(path).items() if key != name}, path)
 
     return drop
 
@@ -254,8 +254,8 @@ def test_word_vectors_and_feature_statistics_stay(problem):
     assert learner.model.feature_scale.tolist() == pytest.approx([2, 4, 0.5])
 
 
-def test_what_is_saved_and_written(problem):
-    """The log is JSON, which knows no NaN, although a measure is none; what reads it need not be Python."""
+def test_saved_measures_and_written_files(problem):
+    """The log is valid JSON, without NaN, even if a measure is NaN."""
     values = iter([0.5, 0.25, math.nan])
     learner = problem("a/b", epochs=3, patience=3, validate=lambda: {"nDCG@20": next(values), "AP": 0.75}).trained()
     loss = learner.trainer.history[0]["loss"]
@@ -292,7 +292,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "message"),
     [
         *(({name: 0}, "at least 1") for name in COUNTS),
         *(({name: value}, "must be above 0 and L2 costs not below 0") for name, value in NUMBERS),
@@ -306,13 +306,13 @@ NUMBERS = [
         ({"negatives": "collection"}, "are for the loss softmax"),
         ({"averaging": 1.0}, "at least 0 and below 1"),
         ({"averaging": math.nan}, "at least 0 and below 1"),
-        ({"restart": 6, "patience": 5}, "needs a patience of as many"),
+        ({"restart": 6, "patience": 5}, "needs a patience of at least as many"),
         ({"restart": -1}, "needs a patience"),
         ({"start_share": 1.0}, "at least 0 and below 1"),
-        ({"loss": "softmax", "ndcg_share": 1.1}, "between 0 and 1, and of the loss softmax"),
-        ({"ndcg_share": 0.5}, "between 0 and 1, and of the loss softmax"),
+        ({"loss": "softmax", "ndcg_share": 1.1}, "between 0 and 1, and needs the loss softmax"),
+        ({"ndcg_share": 0.5}, "between 0 and 1, and needs the loss softmax"),
     ],
 )
-def test_wrong_settings(given, said):
-    with pytest.raises(InputError, match=said):
-        TrainingConfig(**given)
+def test_wrong_settings(settings, message):
+    with pytest.raises(InputError, match=message):
+        TrainingConfig(**settings)

@@ -22,8 +22,8 @@ class Titles:
 
 
 def measured(candidates, measures, judged=JUDGMENTS, highest=None):
-    asked = [query for query in (HALF, WHOLE) if query.id in judged]
-    return Validation(HeldOut(asked, judged, candidates, highest), Titles(), measures)
+    queries = [query for query in (HALF, WHOLE) if query.id in judged]
+    return Validation(HeldOut(queries, judged, candidates, highest), Titles(), measures)
 
 
 def test_by_hand(index):
@@ -48,5 +48,5 @@ def test_a_judged_query_without_candidates_counts_as_zero(index):
 def test_the_scale_of_err(index, highest, gain):
     """q2's document of grade 2 at rank 3: gain (2^2 - 1) / 2^2 by its own judgments, / 2^4 on a scale up to 4."""
     candidates = {"q2": small.candidates(index, index.rows(["9", "a7", "MED-14"]))}
-    found = measured(candidates, ["ERR@20"], {"q2": JUDGMENTS["q2"]}, highest)()
-    assert found["ERR@20"] == pytest.approx(gain / 3)
+    measures = measured(candidates, ["ERR@20"], {"q2": JUDGMENTS["q2"]}, highest)()
+    assert measures["ERR@20"] == pytest.approx(gain / 3)
