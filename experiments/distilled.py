@@ -2,7 +2,7 @@
 
     python -m experiments.distilled --data data/nfcorpus --work runs/distilled --output docs/results/distilled.md
 
-Everything is chosen on the validation queries; the test queries are searched once, with what was chosen.
+All settings are chosen on the validation queries; the test queries are searched once, with the chosen settings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEPTH = 1000
 MEASURES = ["nDCG@10", "AP"]
 BM25, RM3, PLAIN, KTREL, FEEDBACK, HYBRID = "BM25", "BM25+RM3", "KTRel as trained", "KTRel", "feedback", "hybrid"
 SIMILAR, SIMILAR_BUNDLED, SIMILAR_MINILM = "similar", "similar, bundled", "similar, MiniLM"
-TRAINING = (  # chosen on the validation queries, as everything here
+TRAINING = (  # chosen on the validation queries
     "--model ktrel-w --first-stage all --loss softmax --temperature 0.1 --ndcg-share 0.3 --grade-power 2 "
     "--negatives collection --averaging 0.8 --start-share 0.3 --learning-rate 0.003 --epochs 27 --restart 9 "
     "--patience 9 --set layers=0 word_dropout=0.3 factor=1 document_words=250 query_words=32"
@@ -67,7 +67,7 @@ ROWS = [
     Mixture("the hybrid and similar queries by all", (HYBRID, SIMILAR, SIMILAR_BUNDLED, SIMILAR_MINILM), step=0.1),
 ]
 BASELINE, ALONE = ROWS[5].title, ROWS[7].title
-ON_TOP = [ALONE, *(row.title for row in ROWS if HYBRID in row.parts[:-1])]  # what is fused with the hybrid
+ON_TOP = [ALONE, *(row.title for row in ROWS if HYBRID in row.parts[:-1])]  # fusions with the hybrid
 CHOSEN = ON_TOP[-2]  # by the validation queries
 
 
@@ -148,9 +148,9 @@ def _graded(data: Path) -> bool:
 
 
 def _neighbours(checkpoint: str, *rankings: tuple[str, ...]) -> list[NeighboursConfig]:
-    """Listening by one or several first stages' rankings."""
+    """Similar queries weighted by the rankings of one or several first stages, at some temperatures."""
     settings = product(rankings, (0.03, 0.05, 0.1))
-    return [NeighboursConfig(checkpoint, rankings=names, temperature=one) for names, one in settings]
+    return [NeighboursConfig(checkpoint, rankings=names, temperature=value) for names, value in settings]
 
 
 def chosen_fusions(runs: Mapping[str, Run], judged: dict) -> dict[str, Fusion]:
@@ -163,25 +163,25 @@ def chosen_fusions(runs: Mapping[str, Run], judged: dict) -> dict[str, Fusion]:
 
 
 def mixed(runs: Mapping[str, Run], fusions: Mapping[str, Fusion]) -> dict[str, Run]:
-    """The runs of the table's rows, of the best `DEPTH` documents."""
+    """The runs of the table's rows, with the top `DEPTH` documents."""
     rows = {}
     for row in ROWS:
         parts = [runs[name] for name in row.parts]
-        found = parts[0] if len(parts) == 1 else fuse(parts, fusions[row.title])
+        fused = parts[0] if len(parts) == 1 else fuse(parts, fusions[row.title])
         rows[row.title] = {
-            query: rp.RankedList(one.doc_ids[:DEPTH], one.scores[:DEPTH]) for query, one in found.items()
+            query: rp.RankedList(ranking.doc_ids[:DEPTH], ranking.scores[:DEPTH]) for query, ranking in fused.items()
         }
     return rows
 
 
 def measured(rows: Mapping[str, Run], judged: dict, baseline: str = BASELINE) -> list[list[str]]:
-    """The rows' cells, marked against the baseline's."""
-    found = rp.evaluate_runs(judged, rows, MEASURES, baseline=baseline)
+    """The cells of the rows, with marks against the baseline."""
+    evaluation = rp.evaluate_runs(judged, rows, MEASURES, baseline=baseline)
     cells = []
-    for name, values in found["runs"].items():
-        test = found["tests"]["runs"].get(name)
-        marks = {one: Comparison(**test[one]).mark(0.05).replace(EQUIVALENT, "") if test else "" for one in MEASURES}
-        cells.append([f"{values[one]:.4f}{marks[one]}" for one in MEASURES])
+    for name, values in evaluation["runs"].items():
+        test = evaluation["tests"]["runs"].get(name)
+        marks = {m: Comparison(**test[m]).mark(0.05).replace(EQUIVALENT, "") if test else "" for m in MEASURES}
+        cells.append([f"{values[m]:.4f}{marks[m]}" for m in MEASURES])
     return cells
 
 
@@ -194,20 +194,20 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
     rows = mixed(experiment.runs(queries), fusions)
     _, seen = queries_and_judgments(experiment.train)
     parts = strata(judged, seen)
-    of_strata = [measured(rows, one) for one in parts.values()]
+    of_strata = [measured(rows, stratum) for stratum in parts.values()]
     titles = [row.title for row in ROWS]
     table = [["", *(f"{split} {name}" for split in ("validation", "test") for name in MEASURES)]]
     table += [[title, *dev, *test] for title, dev, test in zip(titles, on_validation, measured(rows, judged))]
     on_top = {title: rows[title] for title in ON_TOP}
     above = [["", *(f"test {name}" for name in MEASURES)]]
     above += [[title, *cells] for title, cells in zip(ON_TOP, measured(on_top, judged, ALONE))]
-    by_stratum = [["largest overlap", *(f"{name}: {one}" for name in parts for one in MEASURES)]]
-    by_stratum.append(["queries", *(cell for one in parts.values() for cell in (str(len(one)), ""))])
+    by_stratum = [["largest overlap", *(f"{name}: {measure}" for name in parts for measure in MEASURES)]]
+    by_stratum.append(["queries", *(cell for stratum in parts.values() for cell in (str(len(stratum)), ""))])
     by_stratum += [[title, *(cell for part in cells for cell in part)] for title, *cells in zip(titles, *of_strata)]
     versus = [(ALONE, BM25), (CHOSEN, BM25), (CHOSEN, ALONE)]
     tables = [compared(judged, seen, {name: rows[name] for name in pair[::-1]}, pair[1], MEASURES) for pair in versus]
     tested = [["against", *tables[0][0]]]
-    tested += [[pair[1], *row] for pair, found in zip(versus, tables) for row in found[1:]]
+    tested += [[pair[1], *row] for pair, table_of_pair in zip(versus, tables) for row in table_of_pair[1:]]
     weights = [["", "weights"]]
     for row in ROWS:
         if row.title in fusions:
@@ -219,7 +219,7 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
             TITLE,
             INTRODUCTION,
             f"```sh\n{command}\n```",
-            f"on {machine.processor()}, one thread. Its commands are these, and took {minutes} processor minutes:",
+            f"on {machine.cpu_model()}, one thread. Its commands are these, and took {minutes} CPU minutes:",
             "```sh\n" + "\n".join(step.shown.partition(" > ")[0] for step in experiment.steps) + "\n```",
             "## Measured",
             markdown(table).strip(),
@@ -242,24 +242,24 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
 
 
 INTRODUCTION = """\
-This page is for you if your collection has judged queries: what KTRel gains when it is trained on them, starting from
-the word vectors of [the bundled encoder](../models/ktrel.md). Words of the collection that the encoder does not know
-get random vectors. Each training query is scored against the whole collection, words are left out by chance, and the
-moving average of the epochs' weights counts. After nine epochs the training begins anew, twice; the mean of the three,
-mixed with 0.3 of the weights of the start, is what is validated and kept. The loss is a softmax over the collection
-and, to 0.3, a smooth nDCG@10. In the end the encoder is [adapted to the
-collection](../dense-retrieval.md#adapted-to-the-collection), so that words which no training query reached know their
-company, too; 'KTRel as trained' is the one before. Made by"""
+This page is for you if your collection has judged queries: the gain of KTRel when it is fine-tuned on them, starting
+from the word vectors of [the bundled encoder](../models/ktrel.md). Words that the encoder does not know get random
+vectors. Each training query is scored against the whole collection, with word dropout, and the moving average of the
+epochs' weights counts. The training restarts twice, after nine epochs each; the mean of the three trainings,
+interpolated with 0.3 of the initial weights, is validated and kept. The loss is a softmax over the collection with a
+share of 0.3 of a smooth nDCG@10. At the end the encoder is [adapted to the
+collection](../dense-retrieval.md#adapted-to-the-collection), so that words in no training query get the context of
+their documents, too; 'KTRel as trained' is the encoder before. Made by"""
 READING = f"""\
 `+` higher, `-` lower than '{BASELINE}': two-tailed paired t-test, p < 0.05 after Bonferroni correction for the rows of
-the table. Runs of the best 1,000 documents; queries without results count as 0. The epoch was chosen by AP on the
+the table. Runs have the top 1,000 documents; queries without hits count as 0. The epoch was chosen by AP on the
 validation queries, everything else by the mean of nDCG@10 and AP there, so their own columns are upper bounds. Where a
-part got the weight 0, a row repeats another: 'BM25+RM3 and KTRel with feedback' is 'KTRel with feedback', and 'by all'
+part has weight 0, a row repeats another: 'BM25+RM3 and KTRel with feedback' is 'KTRel with feedback', and 'by all'
 is 'by MiniLM'.
 
-The test columns are optimistic, too. Test was looked at eight times on the way to these settings (below). And many of
-NFCorpus's queries are near-duplicates: 99.9% of the 12,334 relevant pairs of the test are of documents that are
-relevant for a training query as well; the relevant documents of 65 of the 323 test queries have a Jaccard coefficient
+The test columns are optimistic, too. Test was measured eight times on the way to these settings (below). And many of
+NFCorpus's queries are near-duplicates: 99.9% of the 12,334 relevant pairs of the test have a document that is relevant
+for a training query as well; the relevant documents of 65 of the 323 test queries have a Jaccard coefficient
 of 0.9 or more with those of one training query, of 13 with those of a validation query.
 
 ```sh
@@ -267,43 +267,43 @@ python -m experiments.overlap --qrels data/nfcorpus:test --seen data/nfcorpus:tr
 ```"""
 ABOVE = f"""\
 The same rows, but marked against '{ALONE}', after Bonferroni correction for {len(ON_TOP) - 1} comparisons.
-Test has few queries: on the 2,590 training queries, each ranked without what was learned from it,
+Test has few queries: on the 2,590 training queries, each ranked by a model that was not trained on it,
 [MiniLM's row is significantly above the hybrid](../nfcorpus.md#on-top-of-the-trained-hybrid-cross-fitted). **These are
-totals; the next section says for which queries.**"""
+means over all queries; the next section splits them.**"""
 OVERLAP = f"""\
 Test queries by the largest overlap (Jaccard coefficient) of their relevant documents with those of any training query,
 as `tables --subset overlap0.3-0.5 --seen-qrels` splits them. Marks are within a stratum, against
-'{BASELINE}'. **Judgments of similar queries gain where a training query has much the same answers; below 0.3 every row
-with them has a lower nDCG@10 than the hybrid alone.** So use them where your queries recur, and not for new ones."""
+'{BASELINE}'. **Judgments of similar queries help if a training query has nearly the same relevant documents; below 0.3
+every row with them has a lower nDCG@10 than the hybrid alone.** So use them for recurring queries, not for new ones."""
 TESTED = """\
 Pairs of rows, tested over all queries and by stratum: p of two-tailed paired t-tests, in a stratum after Bonferroni
 correction for the strata."""
 TRIED = """\
-Earlier states of the command above, nDCG@10 and AP on test; each is a look at it, and there were eight in all:
+Earlier states of the command above, nDCG@10 and AP on test, which was measured eight times in all:
 
 | state | KTRel | best row |
 | --- | ---: | ---: |
 | similar queries count by their cosine alone | | 0.4344, 0.3620 |
 | softmax loss at temperature 0.15; the root of the share weighs similar queries | 0.4585, 0.3483 | 0.4746, 0.3890 |
-| no share of the start's weights is kept | 0.4584, 0.3526 | |
+| without the share of the initial weights | 0.4584, 0.3526 | |
 | one training, one ranking that weighs similar queries | 0.4679, 0.3537 | 0.4794, 0.3872 |
 | the encoders not adapted | 0.4704, 0.3600 (with feedback) | 0.4945, 0.4031 |
 | this page | 0.4835, 0.3599 | 0.4923, 0.4063 |
 
-The other two looks were at a first version of the share, and a second one at a state without and with the hybrid.
+The other two measurements were of a first version of the share, and of a state without and with the hybrid.
 
-Losses and settings were compared on the validation queries and on 324 training queries that were left out, by scripts
-whose figures are not repeated here; what was chosen is in part what chance favoured. Not better were, among others: a
-smooth nDCG of the whole ranking, or more of it; cubed grades; other temperatures; more or fewer words left out; pairs
-of LambdaRank; queries of another type; marginally relevant documents as further relevant ones; two rounds of similar
-queries; documents moved towards their judged queries; ridge regression over the judged queries; the documents' titles
-as further queries; and a network in the place of the weights of similar queries."""
+Losses and settings were compared on the validation queries and on 324 held-out training queries, by scripts whose
+figures are not repeated here; the choice is in part due to chance. These were not better, among others: a smooth nDCG
+of the whole ranking, or a larger share of it; cubed grades; other temperatures; more or less word dropout; LambdaRank
+pairs; queries of another type; marginally relevant documents as relevant ones; two rounds of similar queries; documents
+moved towards their judged queries; ridge regression over the judged queries; the documents' titles as further queries;
+and a network instead of the weights of similar queries."""
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.distilled", description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="BEIR folder with the splits train, dev and test")
-    parser.add_argument("--work", type=Path, required=True, help="keep index, checkpoint and a journal here")
+    parser.add_argument("--work", type=Path, required=True, help="folder that keeps index, checkpoint and journal")
     parser.add_argument("--output", type=Path, required=True, help="page to write")
     options = parser.parse_args(argv)
     experiment, runner = Experiment(options.data, options.work), Runner(options.work)

@@ -1,8 +1,8 @@
-"""What every bundled model gains and costs: the page docs/models/README.md, with its picture.
+"""The gain and cost of every bundled model: the page docs/models/README.md, with its plot.
 
     python -m experiments.models --data data --work runs/models --output docs/models/README.md
 
-Indexes, and MiniLM's vectors, are made in the work folder where they are not there yet.
+The work folder keeps indexes and MiniLM's vectors.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ MINILM = {"hybrid_encoder": "minilm"}
 TITLE = "# The models that come with the package"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
 INTRODUCTION = """\
-This page is for you if you choose a model: what each one gains over BM25, and what it costs. No judgment of NFCorpus or
-BioASQ was trained on, but weights, features and settings of the bundled models and of the hybrids were chosen on the
-judged dev queries of both: expect less on a collection that nothing was chosen on. The cards of [the encoder](ktrel.md)
+This page is for you if you choose a model: the gain of each over BM25, and its cost. The bundled models were not
+trained on judgments of NFCorpus or BioASQ, but their weights, features and settings, and those of the hybrids, were
+chosen on the judged dev queries of both: expect less on other collections. The cards of [the encoder](ktrel.md)
 and of [Delta](delta.md) say what they are made of; [Is it worth it?](../try-it.md) shows how thirty judged queries of
 your own tell you whether to switch one on."""
 GOOD_FOR = """\
@@ -58,11 +58,11 @@ GOOD_FOR = """\
 | `minilm` | English of any kind | paraphrases |
 | [cross-encoders](../cross-encoders.md) | what they were trained on | how query and text fit; slow |
 
-Whatever the query, a model gives an order and scores. So a query of which it knows few words gets a note: a line of the
+A model ranks the candidates of any query. So a query of which it knows few words gets a note: a line of the
 command, a warning of the library, `notes` in [the service's answers](../service.md#notes). Few means that at most half
 of the query's distinct content words are in the model's vocabulary, and two or more are not (one, where no document has
 any word of the query). Content words are plain words of four letters or more that are no stop-words: neither numbers
-nor symbols such as genes. Models that read pieces of words, as MiniLM and cross-encoders, give no such note. It is
+nor symbols such as genes. Models that read word pieces, such as MiniLM and cross-encoders, give no such note. It is
 given for 15 of the 323 test queries of NFCorpus (each one word that no document has), 2 of the 670 of BioASQ with the
 bundled `ktrel`, and none of the 500 of PubMedQA; and for 27 of 30 medical questions in German, French and Spanish that
 the rule was not made on, and 54 of 60 that it was (`tests/data/foreign_questions.tsv`, counted by
@@ -79,10 +79,10 @@ runs of a collection. `ms` is the median of 200 single queries, from the text to
 collections. MiniLM is all-MiniLM-L6-v2 itself, the teacher of the bundled models: the encoding of a query is in its
 time, that of the documents is not. 'hybrid of MiniLM' is `--first-stage hybrid --hybrid-encoder minilm`, after
 `index --encode minilm`: the teacher in its student's place. A MiniLM cross-encoder reads every candidate together with
-the query, so it takes at least the time in which MiniLM encodes 500 documents.
+the query, so it takes at least as long as MiniLM's encoding of 500 documents.
 
 None of the three collections is a search of all of PubMed. 'BioASQ snippets' is closed and easy: its documents are only
-the passages that experts marked, each for some question, so nothing else stands in the way. PubMedQA's questions are
+the passages that experts marked, each for some question. PubMedQA's questions are
 made from the titles of their abstracts, whose words BM25 finds. NFCorpus's questions are of lay people, and two thirds
 of its relevant documents are not among BM25's best 500."""
 AGAINST = """\
@@ -94,7 +94,7 @@ PAIRS = [("hybrid of MiniLM", "hybrid"), ("hybrid+rm3 of MiniLM", "hybrid+rm3"),
 
 
 class System(NamedTuple):
-    """What is measured: a first stage, by name or configuration, a reranker, and how it is drawn."""
+    """A system to measure: a first stage, by name or configuration, and a reranker."""
 
     name: str
     first_stage: object
@@ -118,7 +118,7 @@ SYSTEMS = [
 
 
 class Row(NamedTuple):
-    """One system: measures by collection, the milliseconds of a query, from text to hits, and values by query."""
+    """The results of a system, by collection: measures, milliseconds of a query from text to hits, values by query."""
 
     name: str
     ndcg: list[float]
@@ -132,10 +132,10 @@ def measure(data: Path, work: Path) -> list[Row]:
     """All systems on the test queries of all collections."""
     rows: dict[str, Row] = {}
     for folder in COLLECTIONS.values():
-        spec, place = f"{data / folder}:test", work / folder
-        if not place.is_dir():
-            rp.build_index(str(data / folder), place)
-        index = rp.Index(place)
+        spec, index_folder = f"{data / folder}:test", work / folder
+        if not index_folder.is_dir():
+            rp.build_index(str(data / folder), index_folder)
+        index = rp.Index(index_folder)
         bundled, minilm = (IndexEncoder(index.forward, name) for name in ("ktrel", "minilm"))
         for encoder in (bundled, bundled.adapted(), minilm):
             if encoder.vectors() is None:
@@ -176,7 +176,7 @@ def against_each_other(rows: list[Row]) -> list[list[str]]:
     for pair in PAIRS:
         cells = []
         for first, second in zip(*(named[name].by_query for name in pair)):
-            tests = [paired_t_test(*(list(one[measure].values()) for one in (first, second))) for measure in MEASURES]
+            tests = [paired_t_test(*(list(each[measure].values()) for each in (first, second))) for measure in MEASURES]
             tests = [test._replace(p=min(1.0, test.p * len(PAIRS))) for test in tests]
             cells.append(" / ".join(f"{shown(test.p)} {test.mark(0.05)}" for test in tests))
         table.append([*pair, *cells])
@@ -184,13 +184,13 @@ def against_each_other(rows: list[Row]) -> list[list[str]]:
 
 
 def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str:
-    """The page in Markdown; ``candidates`` are the seconds in which MiniLM encodes 500 documents."""
+    """The page in Markdown; ``candidates`` is the time in seconds of MiniLM's encoding of 500 documents."""
     table = [["", "ms", *(cell for name in COLLECTIONS for cell in (f"{name}: nDCG@10", "AP"))]]
     for row in rows:
         measures = [(f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}") for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap)]
         table.append([row.name, f"{np.mean(row.milliseconds):.1f}", *(cell for pair in measures for cell in pair)])
     table.append(["500 documents through MiniLM", f"{1000 * candidates:,.0f}", *[""] * (2 * len(COLLECTIONS))])
-    made = f"Made by\n\n```sh\n{command}\n```\n\non {machine.processor()}, {available_threads()} threads."
+    made = f"Made by\n\n```sh\n{command}\n```\n\non {machine.cpu_model()}, {available_threads()} threads."
     image = f"![Mean nDCG@10 against milliseconds a query]({picture.name})"
     tests = markdown(against_each_other(rows)).strip()
     gains = ["## What they gain", image, markdown(table).strip(), READING, AGAINST, tests, made]
@@ -198,7 +198,7 @@ def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Mean nDCG@10 over the collections against milliseconds a query; names stand beside the points."""
+    """Plot mean nDCG@10 over the collections against milliseconds per query, with names beside the points."""
     with panels(path, 1, 1, height=5.6, overwrite=True) as axes:
         (axis,) = axes[0]
         axis.set_xscale("log")
@@ -216,7 +216,7 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 def _name_points(axis, points: list[tuple[str, float, float]]) -> None:
-    """Write each name, with a line to its point, where it covers no other and does not leave the axes."""
+    """Write each name, with a line to its point, where it fits into the axes without covering another."""
     axis.figure.draw_without_rendering()  # places the axes
     near = {name: Bbox.from_bounds(*(axis.transData.transform((x, y)) - 5), 10, 10) for name, x, y in points}
     names: list[Bbox] = []
@@ -236,8 +236,8 @@ def _name_points(axis, points: list[tuple[str, float, float]]) -> None:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.models", description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the three collections (docs/data.md)")
-    parser.add_argument("--work", type=Path, required=True, help="keep indexes and vectors here")
-    parser.add_argument("--output", type=Path, required=True, help="page to write; the picture lies beside it")
+    parser.add_argument("--work", type=Path, required=True, help="folder that keeps indexes and vectors")
+    parser.add_argument("--output", type=Path, required=True, help="page to write, with its plot beside it")
     options = parser.parse_args(argv)
     rows = measure(options.data, options.work)
     picture = options.output.with_name("models.png")
@@ -248,8 +248,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _seconds_of_candidates(options) -> float:
-    """The time in which MiniLM encodes 500 abstracts, nothing of them kept."""
-    texts = [f"{one.title} {one.abstract}" for one in documents(str(options.data / COLLECTIONS["NFCorpus"]))][:RERANKED]
+    """Seconds of MiniLM's encoding of 500 abstracts."""
+    corpus = documents(str(options.data / COLLECTIONS["NFCorpus"]))
+    texts = [f"{document.title} {document.abstract}" for document in corpus][:RERANKED]
     model = open_encoder(packaged_folder("minilm"), "cpu")
     start = time.perf_counter()
     model.encode(texts, batch_size=32, show_progress_bar=False)

@@ -1,4 +1,4 @@
-"""The writer of the experiments' pages: Markdown with a head that says how it was made, and figures beside it."""
+"""The writer of the experiments' pages: Markdown, headed by the command that wrote it, with figures beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rerank_plugin.benchmark import machine
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 
 MADE_BY = rb"# The \w+ experiments\n[^#]*```sh\npython -m experiments "
-DEPARTURES = "Where the rows depart from the papers"  # a heading of the notes
+DEPARTURES = "Where the rows depart from the papers"  # heading in the notes
 PAGE = FileKind("a page of this experiment", lambda path: re.match(MADE_BY, beginning(path)) is not None)
 
 
@@ -19,7 +19,9 @@ class Page:
     """The page of one experiment; subclasses give its parts.
 
     Args:
-        plan: whose steps have run. journal: of these steps. command: that makes the page.
+        plan: the plan, whose steps have run.
+        journal: of the steps.
+        command: command that writes the page.
     """
 
     name: str
@@ -28,21 +30,21 @@ class Page:
         self.plan, self.settings, self.journal, self.command = plan, plan.settings, journal, command
 
     def about(self) -> tuple[str, str]:
-        """What the experiments are, above the command, and how to read their figures, below it."""
+        """The text on the experiments, above the command, and that on reading the figures, below it."""
         raise NotImplementedError
 
     def parts(self) -> Iterable[str]:
-        """The paragraphs, tables and headings below head and notes."""
+        """The paragraphs, tables and headings below the notes."""
         raise NotImplementedError
 
     def write(self) -> None:
-        settings, (what, how) = self.settings, self.about()
+        settings, (subject, reading) = self.settings, self.about()
         parts = [
             f"# The {self.name} experiments",
-            f"{what} Made by",
+            f"{subject} Made by",
             f"```sh\n{self.command}\n```",
-            f"on {machine.processor()}, {settings.at_once} steps at a time with a thread each, seed {settings.seed}. "
-            f"The tables and pictures below come from that command{how}",
+            f"on {machine.cpu_model()}, {settings.at_once} steps at a time with a thread each, seed {settings.seed}. "
+            f"The tables and pictures below come from that command{reading}",
         ]
         if notes := self.notes():
             parts.append(notes)
@@ -54,16 +56,16 @@ class Page:
         return self.settings.notes.read_text(encoding="utf-8") if self.settings.notes is not None else ""
 
     def departures(self) -> Iterator[str]:
-        """For above a table of results: a link to the notes on what differs from the papers, if there are such."""
+        """A link, above a table of results, to the notes on the differences from the papers, if any."""
         if f"## {DEPARTURES}\n" in self.notes():
             yield f"[{DEPARTURES}](#{DEPARTURES.lower().replace(' ', '-')})"
 
     def figure(self, name: str) -> Path:
-        """Where a figure of the page is."""
+        """The path of a figure of the page."""
         return self.settings.output.with_name(f"{self.settings.output.stem}-{name}.png")
 
     def best_epoch(self, training: Step, measures: Sequence[str]) -> list[str]:
-        """A training's best epoch, the number of its epochs, and the measures of the best one."""
+        """A training's best epoch, the number of its epochs, and the measures of the best epoch."""
         entries = history(training)
         best = max(entries, key=lambda entry: entry["deciding"] or 0.0)
         return [str(best["epoch"]), str(len(entries)), *(f"{best[name]:.4f}" for name in measures)]

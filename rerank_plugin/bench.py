@@ -22,23 +22,23 @@ EXAMPLES = """examples:
 
   # all models at their papers' sizes, with random weights, scoring 500 candidates from 10,000 generated documents
   rerank-plugin bench --json bench.json --markdown bench.md --plot bench.png
-  # the whole query through Lucene, on 200,000 documents that are kept for the next time
+  # the whole query through Lucene, on 200,000 documents, kept for the next run
   rerank-plugin bench --reranker delta --whole --documents 200000 --work-folder /var/tmp/bench
-  # how latency grows with depth and with collection size
+  # latency by depth, and by collection size
   rerank-plugin bench --reranker delta --depth 500 100 200 1000 2000 --batch 1 --work-folder /var/tmp/bench
   rerank-plugin bench --reranker delta --documents 10000 100000 1000000 --batch 1 --work-folder /var/tmp/bench
   # retrieval from KTRel's stored encodings, without a first stage
   rerank-plugin bench --reranker ktrel-w --dense --documents 10000 100000 --batch 1
-  # 500 abstracts that are in no index
+  # 500 abstracts without an index
   rerank-plugin bench --reranker delta:checkpoints/d --texts data/nfcorpus --batch 1
-  # the service over HTTP: its overhead over the library, and its latency at some rates and with many clients
+  # the service over HTTP: its overhead over the library, and its latency by request rate and with many clients
   rerank-plugin bench --service --reranker delta --documents 200000 --rate 10 50 --clients 200 --seconds 60
   # on a GPU
   rerank-plugin bench --device cuda --precision float16 --batch 1 8 64 256
 
-Each measurement is warmed up first, without garbage collection; every repetition has another query with other
-candidates, and the paths take turns, so that other load hits both. p99 of few repetitions is their maximum: give more
---seconds where it matters, on an idle machine."""
+Each measurement starts with a warm-up and runs without garbage collection. Every repetition has another query with
+other candidates, and the paths take turns, so that other load hits both. p99 of few repetitions is their maximum: for
+a reliable p99, give more --seconds on an idle machine."""
 
 DEPTH, BATCHES, DOCUMENTS, SECONDS, REPETITIONS = 500, (1, 8, 64), 10_000, 5.0, 500
 QUICK_DEPTH, QUICK_BATCHES, QUICK_DOCUMENTS, QUICK_SECONDS, QUICK_REPETITIONS = 50, (1, 8), 1_000, 0.1, 3
@@ -47,9 +47,9 @@ QUICK_DEPTH, QUICK_BATCHES, QUICK_DOCUMENTS, QUICK_SECONDS, QUICK_REPETITIONS = 
 def arguments():
     parser = commandline.parser(
         "bench",
-        "Measure rerankers: median, p95 and p99 latency, queries per second, peak memory, and how many times faster\n"
-        "the fast path is than the plain model, in one process. Scoring needs no Java; the whole query (--whole)\n"
-        "does. A table goes to stdout, progress to stderr.",
+        "Measure rerankers: median, p95 and p99 latency, queries per second, peak memory, and the speed-up of the\n"
+        "fast path over the plain module, in one process. Scoring needs no Java; the whole query (--whole) does.\n"
+        "A table goes to stdout, progress to stderr.",
         EXAMPLES,
     )
     add = parser.add_argument
@@ -62,18 +62,18 @@ def arguments():
     add("--depth", type=int, nargs="+", metavar="N", help=depth)
     add("--whole", action="store_true", help="measure the whole query, too (needs Java)")
     add("--quick", action="store_true", help="smoke test: small sizes, few repetitions; timings are not meaningful")
-    add("--index", type=Path, help="index folder to measure on (default: generated collections)")
+    add("--index", type=Path, help="index folder to search (default: generated collections)")
     add("--queries", help="queries of --index, as search takes them")
-    add("--json", type=Path, metavar="FILE", help="JSON file to write, a list of the rows")
-    add("--markdown", type=Path, metavar="FILE", help="Markdown file to write, with the printed table")
-    add("--plot", type=Path, metavar="FILE.png", help="plot of the latencies to write")
+    add("--json", type=Path, metavar="FILE", help="JSON file to write, with a list of the rows")
+    add("--markdown", type=Path, metavar="FILE", help="Markdown file to write, with the printed tables")
+    add("--plot", type=Path, metavar="FILE.png", help="PNG file to write, with a plot of the latencies")
     add("--overwrite", action="store_true", help="replace existing files")
-    _add_measured(parser.add_argument_group("what is measured").add_argument)
+    _add_measured(parser.add_argument_group("measurements").add_argument)
     running = parser.add_argument_group("running")
     commandline.add_settings(running, RerankerOptions)
     threads = "threads of both paths (default: OMP_NUM_THREADS, or all cores)"
     running.add_argument("--threads", type=int, help=threads)
-    seconds = f"seconds for each path of a row, roughly (default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick)"
+    seconds = f"approximate seconds for each path of a row (default: {SECONDS:g}; {QUICK_SECONDS:g} with --quick)"
     running.add_argument("--seconds", type=float, metavar="S", help=seconds)
     quick = f"(default: {REPETITIONS}; {QUICK_REPETITIONS} with --quick)"
     repetitions = f"largest number of repetitions of each path of a row, at least 5 {quick}"
@@ -92,11 +92,11 @@ def _add_measured(add) -> None:
     add("--run", type=Path, help=run)
     dense = "measure dense search over all documents, too, for models that support it (ktrel)"
     add("--dense", action="store_true", help=dense)
-    texts = f"corpus to measure re-ranking of texts without an index on, too ({accepted(CORPUS)}; default: sample)"
+    texts = f"measure re-ranking of a corpus without an index, too ({accepted(CORPUS)}; default: sample)"
     add("--texts", nargs="?", const="sample", metavar="CORPUS", help=texts)
-    service = "measure the service at this URL instead, or a new one, with bundled models where no checkpoint is named"
+    service = "measure the service at URL, or a new service, instead; names without a checkpoint are bundled models"
     add("--service", nargs="?", const="", metavar="URL", help=service)
-    add("--rate", type=float, nargs="+", metavar="N", help="requests a second to send to --service")
+    add("--rate", type=float, nargs="+", metavar="N", help="requests per second to send to --service")
     add("--clients", type=int, nargs="+", metavar="N", help="concurrent clients of --service")
 
 
@@ -109,21 +109,21 @@ def main(argv: list[str] | None = None) -> None:
     from rerank_plugin.files.outputs import PICTURE, check_free, replacing
 
     for path, kind in ((options.json, ROWS), (options.markdown, TABLE), (options.plot, PICTURE)):
-        if path:  # what cannot be written should not wait for hours of measuring
+        if path:  # checked before the slow measurements
             check_free(path, kind, options.overwrite)
 
     rows = list(_service_rows(options) if options.service is not None else measure(_suite(options)))
     if options.json:
         write_json(rows, options.json, options.overwrite)
-    said = markdown(rows, shlex.join(["rerank-plugin", "bench", *(sys.argv[1:] if argv is None else argv)]))
+    tables = markdown(rows, shlex.join(["rerank-plugin", "bench", *(sys.argv[1:] if argv is None else argv)]))
     if options.markdown:
         with replacing(options.markdown, TABLE, options.overwrite) as file:
-            file.write(said.encode())
+            file.write(tables.encode())
     if options.plot:
         from rerank_plugin.benchmark.latency_plot import plot
 
         plot(rows, options.plot, options.overwrite)
-    print(said, end="")
+    print(tables, end="")
 
 
 def _check(parser, options) -> None:
@@ -132,11 +132,11 @@ def _check(parser, options) -> None:
     if options.run and options.index is None:
         parser.error("--run needs --index and --queries")
     if options.index and (options.documents or options.work_folder):
-        parser.error("--index is measured as it is: it takes neither --documents nor --work-folder")
+        parser.error("--documents and --work-folder are for generated collections: leave them out with --index")
     if options.service is None and (options.rate or options.clients):
-        parser.error("--rate and --clients are of --service")
+        parser.error("--rate and --clients need --service")
     if options.service is not None and len(options.reranker or []) != 1:
-        parser.error("--service is measured with one --reranker")
+        parser.error("--service needs exactly one --reranker")
     if not all(rate > 0 for rate in options.rate or ()):
         parser.error("--rate must be more than 0")
     parser.check_counts(options, "clients", "depth", "batch", "documents", "threads", "batch_size", "repetitions")
@@ -156,7 +156,7 @@ def _suite(options):
         batches=options.batch or (QUICK_BATCHES if quick else BATCHES),
         documents=options.documents or [QUICK_DOCUMENTS if quick else DOCUMENTS],
         index=options.index,
-        queries=options.queries,
+        queries=options.queries or "",
         run=options.run,
         first_stage=commandline.first_stage_config(options) if options.whole else None,
         dense=(options.dense_device or options.device) if options.dense else None,
@@ -172,7 +172,7 @@ def _suite(options):
 
 
 def _service_rows(options):
-    """The rows of the service: of the one whose address is given, or of one that is started for them."""
+    """The rows of the service at --service, or of a new service."""
     from rerank_plugin.benchmark.service_load import service_rows
     from rerank_plugin.benchmark.suite import opened_collection, set_up
 
@@ -185,18 +185,18 @@ def _service_rows(options):
 
 @contextmanager
 def _serving(url: str, index: str, reranker: str, depth: int) -> Iterator[str]:
-    """The address of a service: the one that is given, or that of a new one, which ends with the block."""
+    """The address of a service: ``url``, or that of a new service, which ends with the block."""
     if url:
         yield url
         return
-    served = ["--index", f"index={index}", "--reranker", reranker, "--depth", f"{depth}", "--port", "0"]
-    command = [sys.executable, "-m", "rerank_plugin.serve", *served]
+    arguments = ["--index", f"index={index}", "--reranker", reranker, "--depth", f"{depth}", "--port", "0"]
+    command = [sys.executable, "-m", "rerank_plugin.serve", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            started = process.stdout.readline().strip() if process.stdout else ""
-            if not started:
-                raise InputError("the service did not start: see above")
-            yield started
+            address = process.stdout.readline().strip() if process.stdout else ""
+            if not address:
+                raise InputError("the service did not start: see its messages above")
+            yield address
         finally:
             process.terminate()
 

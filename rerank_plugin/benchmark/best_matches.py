@@ -1,7 +1,7 @@
 """Candidates without a first stage: the documents with the largest IDF sum of a query's words.
 
-The fast paths' time depends on how many distinct words the candidates have and how many match, so it would be too short
-for random documents. A scan over the forward index stands in for BM25: it needs no Java, and is done once.
+The time of the fast paths grows with the distinct and the matching words of the candidates, so random documents would
+give too short times. A scan over the forward index replaces BM25: it needs no Java, and runs once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.files.outputs import INNER, replacing
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 
-CHUNK = 10_000  # documents scanned at once: what bounds the memory
+CHUNK = 10_000  # documents scanned at once, which bounds the memory
 
 
 class Ranked(NamedTuple):
@@ -37,10 +37,10 @@ class Ranked(NamedTuple):
 
 
 def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed: int) -> Ranked:
-    """The ``depth`` documents with the largest sum of the text IDF of the distinct query words that they hold.
+    """The ``depth`` documents with the largest sum of the text IDF of their distinct query words.
 
-    Ties are broken at random; if too few documents hold a query word, others are drawn at random. ``depth`` is limited
-    to the number of documents.
+    Ties are broken at random; if too few documents hold a query word, others are drawn at random. ``depth`` is cut to
+    the number of documents.
     """
     depth = min(depth, len(index))
     column, weights = _query_weights(index, queries)
@@ -48,8 +48,8 @@ def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed
     best = Ranked(np.zeros((len(queries), 0), np.int64), np.zeros((len(queries), 0), np.float32))
     for start in range(0, len(index), CHUNK):
         stop = min(start + CHUNK, len(index))
-        holds = _incidence(index, column, weights.shape[0], start, stop)
-        scores = (holds @ weights).toarray().T  # [Q, documents of the chunk]
+        incidence = _incidence(index, column, weights.shape[0], start, stop)
+        scores = (incidence @ weights).toarray().T  # [Q, documents of the chunk]
         scores += random.random(scores.shape, dtype=np.float32) * 1e-3  # breaks ties
         rows = np.broadcast_to(np.arange(start, stop), scores.shape)
         best = _best(np.hstack([best.rows, rows]), np.hstack([best.scores, scores]), depth)
@@ -58,26 +58,27 @@ def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed
 
 
 def _query_weights(index: ForwardIndex, queries: Sequence[Query]) -> tuple[np.ndarray, sparse.csr_matrix]:
-    """The column of every term of the index among the W words of all queries, int32 [V], -1 for others; their IDF."""
+    """The column of each index term among the W words of all queries, int32 [V], -1 for others; and their IDF."""
     words = [np.unique(ids[ids >= 0]) for ids in (index.query(query.text).ids for query in queries)]
-    wanted = np.unique(np.concatenate(words)).astype(np.int64)
+    distinct = np.unique(np.concatenate(words)).astype(np.int64)
     column = np.full(index.vocabulary_size, -1, np.int32)
-    column[wanted] = np.arange(len(wanted))
+    column[distinct] = np.arange(len(distinct))
     owner = np.repeat(np.arange(len(words)), [len(ids) for ids in words])
     terms = np.concatenate(words).astype(np.int64)
     weights = idf(index.document_frequency["text"][terms], len(index)).astype(np.float32)
-    return column, sparse.csr_matrix((weights, (column[terms], owner)), shape=(len(wanted), len(queries)))
+    return column, sparse.csr_matrix((weights, (column[terms], owner)), shape=(len(distinct), len(queries)))
 
 
 def _incidence(index: ForwardIndex, column: np.ndarray, width: int, start: int, stop: int) -> sparse.csr_matrix:
-    """Which documents of start..stop hold which query words, float32 0 or 1 [stop - start, W]."""
+    """Whether each of the documents start..stop holds each query word, float32 0 or 1 [stop - start, W]."""
     offsets = index.offsets[start : stop + 1].astype(np.int64)
     columns = column[index.tokens[offsets[0] : offsets[-1]]]
-    where = np.flatnonzero(columns >= 0)
-    documents = np.searchsorted(offsets, where + offsets[0], side="right") - 1
-    found = sparse.csr_matrix((np.ones(len(where), np.float32), (documents, columns[where])), (stop - start, width))
-    found.data[:] = 1  # and not how often, which is what repeated places add up to
-    return found
+    matches = np.flatnonzero(columns >= 0)
+    documents = np.searchsorted(offsets, matches + offsets[0], side="right") - 1
+    ones = np.ones(len(matches), np.float32)
+    incidence = sparse.csr_matrix((ones, (documents, columns[matches])), (stop - start, width))
+    incidence.data[:] = 1  # instead of term frequencies, the sums of repeated entries
+    return incidence
 
 
 def _best(rows: np.ndarray, scores: np.ndarray, depth: int) -> Ranked:

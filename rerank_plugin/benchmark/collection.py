@@ -23,6 +23,7 @@ from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, Index, first_generation, write_description
+from rerank_plugin.retrieval.register import FirstStage
 
 log = logging.getLogger(__name__)
 
@@ -30,18 +31,18 @@ SCAN = "most query words by IDF"
 BATCH = 1000  # documents tokenized at once
 MOST_QUERIES, DOCUMENTS_PER_QUERY = 200, 20
 FEWEST_DOCUMENTS = 200
-DEEPEST = 2000  # candidates kept of each query, so that other depths need no new scan
+DEEPEST = 2000  # candidates kept for each query, so that other depths need no new scan
 
 
 @dataclass(frozen=True)
 class Collection:
     """An index, queries in random order, and for each query its candidates, best first."""
 
-    name: str  # for the reader of a row
+    name: str  # shown in the tables
     index: Index
     queries: list[Query]
     ranked: Sequence[tuple[np.ndarray, np.ndarray]]  # rows int64 [K] and scores float32 [K] of each query; K may differ
-    source: str  # where the candidates are from
+    source: str  # of the candidates
 
     @property
     def forward(self) -> ForwardIndex:
@@ -51,27 +52,30 @@ class Collection:
         return len(self.forward)
 
     def mean_candidates(self, depth: int) -> float:
-        """Candidates of a query on average: fewer than ``depth`` where a first stage finds fewer."""
+        """Mean number of candidates, less than ``depth`` if a first stage retrieves fewer."""
         return float(np.mean([min(depth, len(rows)) for rows, _ in self.ranked]))
 
     def candidates(self, query: int, depth: int) -> Candidates:
-        """The candidates of a query, new: nothing of them was gathered before."""
+        """New candidates of a query, without gathered words."""
         rows, scores = self.ranked[query]
         return Candidates(self.forward, rows[:depth], scores[:depth])
 
 
 def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: bool) -> Collection:
-    """A collection of the sample's kind; what an earlier run left of it in the work folder is used again.
+    """A collection like the sample. The work folder keeps its texts (BEIR), index and candidates for later runs.
 
-    Kept are the texts (BEIR), the index and the candidates. With ``lucene`` the index has Lucene's beside the forward
-    index, for which Java is needed. Too few documents, or no place for them, is an `InputError`.
+    Args:
+        lucene: whether the index has a Lucene index beside the forward index, which needs Java.
+
+    Raises:
+        InputError: too few documents, or not enough memory.
     """
     if documents < FEWEST_DOCUMENTS:
         raise InputError(f"{documents} documents: a collection needs at least {FEWEST_DOCUMENTS}")
     folder = Path(work_folder) / f"sample-{documents}-{seed}"
     if not (folder / "corpus").is_dir():
         log.info("making a collection of %s documents", f"{documents:,}")
-        _in_a_process_of_its_own(_generate, folder / "corpus", documents, seed)
+        _in_child_process(_generate, folder / "corpus", documents, seed)
     if lucene or (folder / "index").is_dir():
         index = _kept_index(folder / "index", _index_with_lucene, folder / "corpus")
     else:
@@ -79,51 +83,52 @@ def generated(work_folder: Path, documents: int, seed: int, depth: int, lucene: 
     queries = _queries(str(folder / "corpus"), seed)
     kept = folder / "candidates.npz"
     if not kept.is_file() or Ranked.load(kept).rows.shape[1] < min(depth, documents):
-        log.info("looking for candidates among %s documents", f"{documents:,}")
-        _in_a_process_of_its_own(_scan, index.folder, queries, max(depth, DEEPEST), seed, kept)
+        log.info("scanning %s documents for candidates", f"{documents:,}")
+        _in_child_process(_scan, index.folder, queries, max(depth, DEEPEST), seed, kept)
     ranked = list(zip(*Ranked.load(kept)))
     return Collection(f"sample, {documents:,} documents", index, queries, ranked, SCAN)
 
 
 def existing(folder: Path, queries: str, seed: int) -> Collection:
-    """An index that is there, with its own queries, and no candidates yet; an `InputError` if one cannot be read."""
+    """An existing index with its own queries, without candidates; an `InputError` if either cannot be read."""
     return Collection(str(folder), Index(folder), _queries(queries, seed), [], "none")
 
 
 def with_scan(collection: Collection, depth: int, seed: int) -> Collection:
-    """The same with the documents that hold the most of each query's words."""
+    """The same collection with the best matches of a scan as candidates."""
     ranked = best_matches(collection.forward, collection.queries, depth, seed)
     return replace(collection, ranked=list(zip(*ranked)), source=SCAN)
 
 
-def with_candidates(collection: Collection, first_stage, depth: int, name: str) -> Collection:
-    """The same index with the queries that a first stage finds something for, and the ``depth`` best that it finds.
+def with_candidates(collection: Collection, first_stage: FirstStage, depth: int, name: str) -> Collection:
+    """The same index with the top ``depth`` candidates of a first stage, and only the queries that have any.
 
-    It is an `InputError` if it finds nothing.
+    Raises:
+        InputError: no query has candidates.
     """
     from rerank_plugin.ranking.pipeline import from_first_stage
 
     source = from_first_stage(first_stage, depth)
-    found = [(query, source(query)) for query in collection.queries]
-    found = [(query, candidates) for query, candidates in found if len(candidates)]
-    if not found:
+    searched = [(query, source(query)) for query in collection.queries]
+    searched = [(query, candidates) for query, candidates in searched if len(candidates)]
+    if not searched:
         raise InputError(f"no query has candidates in {name}")
-    ranked = [(candidates.rows, candidates.first_stage_scores) for _, candidates in found]
-    return replace(collection, queries=[query for query, _ in found], ranked=ranked, source=name)
+    ranked = [(candidates.rows, candidates.first_stage_scores) for _, candidates in searched]
+    return replace(collection, queries=[query for query, _ in searched], ranked=ranked, source=name)
 
 
 def _queries(spec: str, seed: int) -> list[Query]:
-    """In random order: neighbours in a file are alike, and slow paths see the first ones only."""
+    """The queries in random order: neighbours in a file are alike, and slow paths see only the first ones."""
     from rerank_plugin.corpora import queries
 
-    found = list(queries(spec))
-    if not found:
-        raise InputError("there are no queries to measure with")
-    return Random(seed).sample(found, len(found))
+    in_order = list(queries(spec))
+    if not in_order:
+        raise InputError(f"{spec}: there are no queries to measure with")
+    return Random(seed).sample(in_order, len(in_order))
 
 
-def _in_a_process_of_its_own(function, *arguments):
-    """Call a function in a child process, which frees its memory; its exceptions are raised here."""
+def _in_child_process(function, *arguments):
+    """Call a function in a child process, which frees its memory; raises its exceptions."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), set_up_logging, (False,)) as executor:
         try:
             return executor.submit(function, *arguments).result()
@@ -143,12 +148,12 @@ def _scan(index: Path, queries: list[Query], depth: int, seed: int, kept: Path) 
 
 
 def _kept_index(folder: Path, build, corpus: Path) -> Index:
-    """The index of an earlier run, or a new one where there is none that this program can read."""
+    """The index of an earlier run, or a new one if there is no readable index."""
     try:
         return Index(folder)
     except InputError:
         log.info("indexing %s", corpus)
-        _in_a_process_of_its_own(build, corpus, folder)
+        _in_child_process(build, corpus, folder)
         return Index(folder)
 
 
@@ -162,7 +167,7 @@ def _index_with_lucene(corpus: Path, folder: Path) -> None:
 
 
 def _index_without_lucene(corpus: Path, folder: Path) -> None:
-    """An index folder whose Lucene index is missing: all that scoring needs, made without Java."""
+    """Write an index folder without a Lucene index, which scoring does not need, and so without Java."""
     from rerank_plugin.corpora import documents
     from rerank_plugin.indexes.forward import ForwardIndexWriter
     from rerank_plugin.text.tokenizer import SETTINGS

@@ -1,7 +1,7 @@
-"""Retrieval from stored encodings over a whole collection: dense search against the plain way to do it.
+"""Retrieval from stored encodings over a whole collection: dense search against a plain implementation.
 
-Both encode the query, multiply it with every document's encoding, and take the best by score and then by decreasing
-document id: the plain one by torch and a sort of all, the other as the search command does it.
+Both encode the query, multiply it with every document's encoding, and rank by score and then by decreasing document id:
+the plain path by torch and a sort of all documents, the fast path as the search command.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
 
 class PlainSearch:
-    """A first stage by torch alone; it says nothing of queries that the model cannot read.
+    """A first stage by torch alone; it ignores whether the model can read a query.
 
     Args:
-        reranker: on its plain path. vectors: encodings of all documents, float32 or float16 [R, E].
+        reranker: the reranker on its plain path.
+        vectors: encodings of all documents, float32 or float16 [R, E].
     """
 
     def __init__(self, reranker, vectors: np.ndarray):
@@ -32,7 +33,7 @@ class PlainSearch:
         self.vectors = torch.from_numpy(np.array(vectors, np.float32)).to(self.device)  # [R, E]
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents for a query."""
+        """The top ``depth`` documents of a query."""
         import torch
 
         index = self.builder.index
@@ -55,11 +56,11 @@ class PlainSearch:
 
 
 def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup, device: str) -> list[Measurement]:
-    """A row of each way, one query after the other.
+    """A row per path, one query after the other.
 
     Args:
-        subject: a model whose score is an inner product, and which has encoded the collection.
-        device: where the vectors are searched.
+        subject: a model whose score is an inner product, with stored encodings of the collection.
+        device: torch device of the search.
 
     Raises:
         InputError: the collection holds no encodings by this model, or the device cannot be used.
@@ -69,18 +70,18 @@ def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setu
     difference = largest_difference(stages, collection, depth)
     cases = {path: _case(stage, collection, depth) for path, stage in stages.items()}
     timings = setup.meter.measure(cases)
-    known = {"candidates": min(depth, len(collection)), "candidate_source": "all documents"}
-    known |= {"largest_difference": difference, "precision": "float32"}
-    return measurements(DENSE, timings, 1, lambda path: {**columns(subject, path, collection, depth, setup), **known})
+    common = {"candidates": min(depth, len(collection)), "candidate_source": "all documents"}
+    common |= {"largest_difference": difference, "precision": "float32"}
+    return measurements(DENSE, timings, 1, lambda path: {**columns(subject, path, collection, depth, setup), **common})
 
 
 def largest_difference(stages: dict, collection: Collection, depth: int) -> float:
-    """Between the scores at the same ranks of the first queries, relative to the largest one of each."""
+    """The largest difference of scores at the same ranks, over some queries, relative to a query's largest score."""
     scores = [
         [stages[path].search(query, depth).first_stage_scores for path in (PLAIN, FAST)]
         for query in collection.queries[:CHECKED]
     ]
-    return relative_difference(pair for pair in scores if len(pair[1]))  # else the model can read nothing of it
+    return relative_difference(pair for pair in scores if len(pair[1]))  # no hits if the model knows no word
 
 
 def _case(stage, collection: Collection, depth: int) -> Case:

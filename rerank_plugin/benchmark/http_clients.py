@@ -1,7 +1,7 @@
-"""Clients of the service for measurements, in this process and so on the machine of the service.
+"""Clients of the service for measurements, in this process, on the machine of the service.
 
-An open loop sends requests when they are due, whatever became of those before, as the public does; their latency counts
-from then. A closed loop is a crowd of clients that each send the next request when the last is answered.
+An open loop sends requests when they are due, whether or not earlier ones were answered, as the public does; latency
+counts from the due time. A closed loop is a crowd of clients that each send the next request after the last answer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 LATE = b'"reranked":false'
-PATIENCE = 30.0  # seconds after which a request counts as an error
+TIMEOUT = 30.0  # seconds after which a request counts as an error
 
 
 class Answer(NamedTuple):
-    """What became of a request: its status, or the kind of error; whether it came in first-stage order; seconds."""
+    """The end of a request."""
 
-    status: int | str
-    late: bool
+    status: int | str  # HTTP status, or kind of error
+    late: bool  # whether the hits are in first-stage order
     seconds: float
 
 
@@ -35,7 +35,7 @@ def search_path(index: str, query: str) -> str:
 
 
 class Connections:
-    """Keeps connections to a service open, and opens another where all are busy."""
+    """A pool of open connections to a service, which opens another if all are busy."""
 
     def __init__(self, host: str, port: int, index: str, queries: Sequence[str]):
         self.host, self.port = host, port
@@ -43,25 +43,25 @@ class Connections:
         self.free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, number: int, due: float) -> Answer:
-        """Send the query of this number, counted around, and read the answer; seconds count from ``due``."""
+        """Send query ``number``, modulo the number of queries, and read the answer; seconds count from ``due``."""
         path = self.paths[number % len(self.paths)]
         try:
-            status, body = await asyncio.wait_for(self._exchange(path), PATIENCE)
+            status, body = await asyncio.wait_for(self._exchange(path), TIMEOUT)
         except (OSError, EOFError, asyncio.TimeoutError) as error:
             return Answer(type(error).__name__, False, perf_counter() - due)
         return Answer(status, LATE in body, perf_counter() - due)
 
     async def _exchange(self, path: str) -> tuple[int, bytes]:
-        while self.free and self.free[-1][0].at_eof():  # servers close what was idle for some seconds
+        while self.free and self.free[-1][0].at_eof():  # servers close idle connections after some seconds
             self.free.pop()[1].close()
         reader, writer = self.free.pop() if self.free else await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
-            found = LENGTH.search(head)
-            if found is None:
+            length = LENGTH.search(head)
+            if length is None:
                 raise ConnectionError("the service sent no Content-Length")
-            body = await reader.readexactly(int(found.group(1)))
+            body = await reader.readexactly(int(length.group(1)))
         except BaseException:
             writer.close()
             raise
@@ -74,32 +74,32 @@ class Connections:
 
 
 async def open_loop(connections: Connections, rate: float, seconds: float, seed: int) -> list[Answer]:
-    """Requests at random times, on average ``rate`` a second (a Poisson process)."""
+    """Send requests at random times, on average ``rate`` per second (a Poisson process)."""
     waits = np.random.default_rng(seed).exponential(1 / rate, max(1, round(rate * seconds)))
-    started, asked = perf_counter(), []
+    started, requests = perf_counter(), []
     for number, due in enumerate(started + np.cumsum(waits)):
         if (wait := due - perf_counter()) > 0:
             await asyncio.sleep(wait)
-        asked.append(asyncio.ensure_future(connections.ask(number, due)))
-    return list(await asyncio.gather(*asked))
+        requests.append(asyncio.ensure_future(connections.ask(number, due)))
+    return list(await asyncio.gather(*requests))
 
 
 async def closed_loop(connections: Connections, clients: int, seconds: float) -> list[Answer]:
-    """``clients`` at the same time, each of which sends its next request when the last one is answered."""
-    end, found = perf_counter() + seconds, list[Answer]()
+    """Run concurrent ``clients`` that each send the next request after the last answer."""
+    end, received = perf_counter() + seconds, list[Answer]()
 
     async def client(number: int) -> None:
         while (now := perf_counter()) < end:
-            found.append(await connections.ask(number, now))
+            received.append(await connections.ask(number, now))
             number += clients
 
     await asyncio.gather(*(client(number) for number in range(clients)))
-    return found
+    return received
 
 
 async def answers(
     loop: Callable[[Connections], Awaitable[list[Answer]]], host: str, port: int, index: str, queries: Sequence[str]
 ) -> list[Answer]:
-    """The answers that a loop of requests gets."""
+    """The answers to a loop of requests."""
     with closing(Connections(host, port, index, queries)) as connections:
         return await loop(connections)

@@ -1,4 +1,4 @@
-"""The picture of a run: latency of the rerankers, and how it grows with depth and collection size."""
+"""The plot of a run: latency of the rerankers, also by depth and collection size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement
 from rerank_plugin.files.plots import legend_below, panels
 
-BUDGET_MS = 100.0  # what [D18] allows for a query
+BUDGET_MS = 100.0  # for a query in [D18]
 COLOURS = {PLAIN: "tab:gray", FAST: "tab:blue"}
 
 
 def plot(rows: Sequence[Measurement], path: Path, overwrite: bool = False) -> None:
-    """Draw the rows as a PNG: bars of the first depth and collection, and curves below where there were several."""
+    """Plot the rows as a PNG: bars of the first depth and collection; below, curves over several depths and sizes."""
     single = [row for row in rows if row.batch == 1]
     first = single[0]
     bars = [row for row in single if (row.depth, row.documents) == (first.depth, first.documents)]
@@ -21,16 +21,16 @@ def plot(rows: Sequence[Measurement], path: Path, overwrite: bool = False) -> No
         ("depth", "candidates a query"): [row for row in single if row.documents == first.documents],
         ("documents", "documents in the collection"): [row for row in single if row.depth == first.depth],
     }
-    grown = {key: of_key for key, of_key in curves.items() if len({getattr(row, key[0]) for row in of_key}) > 1}
-    with panels(path, 1 + len(grown), 1, 4.5, overwrite) as axes:
+    varied = {key: of_key for key, of_key in curves.items() if len({getattr(row, key[0]) for row in of_key}) > 1}
+    with panels(path, 1 + len(varied), 1, 4.5, overwrite) as axes:
         _bars(axes[0][0], bars)
-        for (one,), ((along, label), of_key) in zip(axes[1:], grown.items()):
-            _curves(one, of_key, along, label)
+        for (panel,), ((field, label), of_key) in zip(axes[1:], varied.items()):
+            _curves(panel, of_key, field, label)
         legend_below(axes[0][0].figure)
 
 
 def _bars(axes, rows: Sequence[Measurement]) -> None:
-    """Median latency as bars, up to p99 as a line."""
+    """Median latency as bars, with lines up to p99."""
     names = list(dict.fromkeys(_name(row) for row in rows))
     for row in rows:
         place = names.index(_name(row)) + (0.2 if row.path == FAST else -0.2)
@@ -47,13 +47,13 @@ def _name(row: Measurement) -> str:
     return row.reranker if row.stage == SCORING else f"{row.reranker}, {row.stage}"
 
 
-def _curves(axes, rows: Sequence[Measurement], along: str, label: str) -> None:
-    """Median latency of the fast paths over depth or size; plain ones where there is no other."""
+def _curves(axes, rows: Sequence[Measurement], field: str, label: str) -> None:
+    """Median latency over depth or size, on the fast path where there is one."""
     fast = {(row.reranker, row.stage) for row in rows if row.path == FAST}
     for name, stage in dict.fromkeys((row.reranker, row.stage) for row in rows):
         path = FAST if (name, stage) in fast else PLAIN
         chosen = [row for row in rows if (row.reranker, row.stage, row.path) == (name, stage, path)]
-        points = sorted((getattr(row, along), row.median_ms) for row in chosen)
+        points = sorted((getattr(row, field), row.median_ms) for row in chosen)
         style = "-" if stage == SCORING else "--"
         axes.plot(*zip(*points), style, marker="o", label=_name(chosen[0]))
     axes.set(xscale="log", yscale="log", xlabel=label, ylabel="median milliseconds a query")

@@ -1,4 +1,4 @@
-"""The machine that figures were measured on, and the memory that a measurement took."""
+"""The machine of the measurements, and their memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
 
 
 def describe(threads: int, device: str) -> str:
-    """Processor, cores used, memory, system and library versions (and the GPU), in one line."""
+    """CPU, cores used, memory, system and library versions (and the GPU), in one line."""
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     parts = [
-        processor(),
+        cpu_model(),
         f"{threads} of {processors()} cores used",
         f"{memory_bytes() / GIGABYTE:.0f} GiB memory",
         *([_gpu(device)] if device.startswith("cuda") else []),
@@ -27,8 +27,8 @@ def describe(threads: int, device: str) -> str:
     return "; ".join(parts)
 
 
-def processor() -> str:
-    """The processor's model; with family and model number where the system tells, as virtual machines hide names."""
+def cpu_model() -> str:
+    """The CPU's name, with family and model number if known, since virtual machines hide names."""
     lines: list[str] = []
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         lines = file.read().split("\n\n")[0].splitlines()
@@ -40,7 +40,7 @@ def processor() -> str:
 
 
 def memory_bytes() -> int:
-    """Memory of the machine; 0 where the system does not tell."""
+    """Memory of the machine; 0 if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -48,24 +48,24 @@ def memory_bytes() -> int:
 
 
 def load_average() -> str:
-    """How busy the machine is with other work, as the system's one-minute load average."""
+    """The system's one-minute load average."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
 def _gpu(device: str) -> str:
     import torch
 
-    found = torch.cuda.get_device_properties(device)
-    return f"{found.name} with {found.total_memory / GIGABYTE:.0f} GiB, CUDA {torch.version.cuda}"
+    gpu = torch.cuda.get_device_properties(device)
+    return f"{gpu.name} with {gpu.total_memory / GIGABYTE:.0f} GiB, CUDA {torch.version.cuda}"
 
 
 class PeakMemory:
-    """The most memory in use at once since :meth:`restart`, in MB.
+    """Peak memory since :meth:`restart`, in MB.
 
-    On a processor that is the resident memory of the whole process: Python, libraries, the pages of the mapped index
-    that were touched, the models, and Java where it runs. On a GPU it is what torch allocated there.
+    On a CPU, the resident memory of the whole process: Python, libraries, touched pages of the memory-mapped index, the
+    models, and Java if it runs. On a GPU, the memory that torch allocated.
 
-    Linux can forget an old peak; elsewhere the peak is that of the process so far.
+    Only Linux can reset the peak; elsewhere it is the peak since the start of the process.
     """
 
     def __init__(self, device: str = "cpu"):
@@ -90,7 +90,7 @@ class PeakMemory:
 
 def _peak_resident_bytes() -> int:
     try:
-        # Not getrusage's: a process that was started by a large one inherits that one's peak there.
+        # Not getrusage, where a process inherits the peak of its parent.
         with open("/proc/self/status", encoding="utf-8") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
     except (OSError, StopIteration):

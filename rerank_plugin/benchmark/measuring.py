@@ -3,10 +3,10 @@
 The rules of a measurement:
 
 * The first call is never timed, since it compiles kernels, maps pages and allocates buffers.
-* Cases take turns in rounds. Where a case follows another one, a short pause lets the other one's threads fall asleep
-  (OpenMP's spin for a while after their work), and one call that is not timed brings its own tables back into the
-  caches, as in a service that does nothing else.
-* What a call works on is made before the clock starts, and is another query with other candidates each time.
+* Cases take turns in rounds. Between cases, a short pause lets the previous case's threads fall asleep (OpenMP threads
+  spin for a while after their work), and an untimed call brings the case's own tables back into the caches, as in a
+  service that does nothing else.
+* The input of a call is made before the clock starts: each time another query with other candidates.
 * Python's garbage collector is off; on a GPU the clock waits for the device.
 """
 
@@ -15,32 +15,32 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from rerank_plugin.benchmark.machine import PeakMemory
 
 ROUNDS = 10
-FEWEST = 5  # repetitions, however long they take, where no fewer are asked for
+FEWEST = 5  # smallest number of repetitions, unless fewer are requested
 PAUSE = 0.02  # seconds between cases
-LONG = 0.3  # a call of so many seconds needs no other one to warm the caches
+LONG = 0.3  # seconds of a call that needs no warm-up call
 
-# Given the number of a call, does what is not timed and returns what is. Numbers count on from 0; those below are for
-# estimates.
+# Prepares a call by its number and returns the work to time. Numbers count up from 0; negative ones are for estimates.
 Case = Callable[[int], Callable[[], object]]
+K = TypeVar("K", bound=Hashable)
 
 
 class Timings(NamedTuple):
-    """What was measured of one case."""
+    """The measurements of one case."""
 
     seconds: np.ndarray  # of each repetition, float64 [n]
-    returned: list  # what the timed calls returned
+    returned: list  # results of the timed calls
     peak_memory_mb: float  # see `machine.PeakMemory`
 
     def scaled(self, factor: float) -> Timings:
-        """The timings of a piece of work as those of the whole, ``factor`` times as large."""
+        """The timings of work ``factor`` times as large."""
         return self._replace(seconds=self.seconds * factor)
 
 
@@ -49,8 +49,8 @@ class Meter:
 
     Args:
         seconds: approximate time limit of a case.
-        repetitions: the largest number; ``FEWEST`` of them are timed whatever the time limit.
-        device: torch device that the cases work on.
+        repetitions: largest number of repetitions; at least ``FEWEST`` of them are timed, whatever the time limit.
+        device: torch device of the cases.
     """
 
     def __init__(self, seconds: float, repetitions: int, device: str = "cpu"):
@@ -59,14 +59,14 @@ class Meter:
         self.synchronize = _synchronize(device)
         self.memory = PeakMemory(device)
 
-    def measure(self, cases: dict[str, Case]) -> dict[str, Timings]:
+    def measure(self, cases: Mapping[K, Case]) -> dict[K, Timings]:
         """Time all cases, in turns."""
         estimates = {name: self.estimate(case) for name, case in cases.items()}
         counts = {
             name: int(np.clip(self.seconds / max(seconds, 1e-9), self.fewest, self.repetitions))
             for name, seconds in estimates.items()
         }
-        timed: dict[str, list] = {name: [] for name in cases}
+        timed: dict[K, list] = {name: [] for name in cases}
         calls = {name: itertools.count() for name in cases}
         peaks = dict.fromkeys(cases, 0.0)
         gc.collect()
@@ -79,7 +79,7 @@ class Meter:
                         continue
                     self.memory.restart()
                     if len(cases) > 1 and estimates[name] < LONG:
-                        time.sleep(PAUSE)  # the previous case's threads sleep then
+                        time.sleep(PAUSE)  # lets the previous case's threads fall asleep
                         self._time(case, next(calls[name]))  # warms the caches
                     timed[name] += [self._time(case, next(calls[name])) for _ in range(repetitions)]
                     peaks[name] = max(peaks[name], self.memory.read())
@@ -91,7 +91,7 @@ class Meter:
         }
 
     def estimate(self, case: Case) -> float:
-        """Seconds of one call, after a warm-up call if that is short."""
+        """Seconds of one call, after a warm-up call if it is short."""
         first = self._time(case, -1)[0]
         return first if first > LONG else self._time(case, -2)[0]
 

@@ -1,4 +1,4 @@
-"""Rows of results: what is measured, and how it is written, as JSON for programs and as Markdown for people."""
+"""Rows of results, as JSON for programs and as Markdown for people."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,23 +21,25 @@ SCORING, WHOLE, DENSE, TEXTS, SERVICE = "scoring", "whole query", "dense search"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement. Times in milliseconds are those of a call, which answers ``batch`` queries.
+    """One measurement. Times are milliseconds of a call, which answers ``batch`` queries.
 
     Attributes:
-        path: plain (the module as it is written down) or fast. Of the service: library (without HTTP) or HTTP.
-        depth: candidates asked for. candidates: those that there were, on average.
-        queries_per_second: of all repetitions together.
-        ratio_to_plain: how many times faster than the plain path, by the medians; for the service, than the library.
-        stage: what was timed: scoring (gather, features, model), whole query, dense search, texts without an index, or
+        path: plain (the module) or fast. For the service: library (without HTTP) or HTTP.
+        depth: requested candidates.
+        candidates: mean number of candidates.
+        queries_per_second: over all repetitions.
+        ratio_to_plain: speed-up over the plain path, by medians; for the service, over the library.
+        stage: the timed work: scoring (gather, features, model), whole query, dense search, texts without an index, or
             the service.
-        stages: of a whole query, the median milliseconds of its parts.
-        measured_queries: of a batch, the queries that were timed; the times are those of the whole batch.
+        stages: median milliseconds of the parts of a whole query.
+        measured_queries: number of timed queries of a batch; the times are scaled to the whole batch.
         largest_difference: between the paths' scores, divided by the largest plain score.
         machine: the same in every row.
-        rate: requests a second that the service was sent. clients: those that sent them at the same time.
-        refused, late: shares of the requests: status 429, and those that the deadline left in first-stage order.
-        errors: how many requests had another end, by status or kind of error.
-        memory_before_mb: of the service, before these requests; ``peak_memory_mb`` is what it had after them.
+        rate: requests per second that the service received.
+        clients: concurrent clients of the service.
+        refused, late: shares of the requests with status 429, and of those past the deadline, in first-stage order.
+        errors: numbers of other failed requests, by status or kind of error.
+        memory_before_mb: memory of the service before the requests; ``peak_memory_mb`` is its memory after them.
     """
 
     reranker: str
@@ -72,16 +75,17 @@ class Measurement:
     memory_before_mb: float | None = None
 
     def as_json(self) -> dict:
-        """Keys and values of what is known, numbers rounded to what a clock can tell."""
+        """The known values, with numbers rounded to the precision of a clock."""
         return {key: _rounded(value) for key, value in asdict(self).items() if value is not None}
 
 
 def measurements(
-    stage: str, timings: Mapping[str, Timings], batch: int, columns: Callable[[str], Mapping]
+    stage: str, timings: Mapping[str, Timings], batch: int, columns: Callable[[str], Mapping[str, Any]]
 ) -> list[Measurement]:
-    """A row a path, of calls that answer ``batch`` queries; ``columns`` gives what does not depend on the clock.
+    """A row per path, of calls that answer ``batch`` queries; the first path is the baseline of the ratios.
 
-    The first path is the one that the others are compared with.
+    Args:
+        columns: gives the columns of a path that do not depend on the clock.
     """
     first = next(iter(timings.values()))
     return [
@@ -90,8 +94,8 @@ def measurements(
     ]
 
 
-def latencies(timings: Timings, first: Timings, batch: int) -> dict[str, float]:
-    """The columns of a row that follow from the repetitions' times, and from those of the path to compare with."""
+def latencies(timings: Timings, baseline: Timings, batch: int) -> dict[str, Any]:
+    """The columns of a row that depend on the clock: its own timings and those of the baseline path."""
     milliseconds = timings.seconds * 1000
     median, p95, p99 = np.percentile(milliseconds, [50, 95, 99])
     return {
@@ -100,7 +104,7 @@ def latencies(timings: Timings, first: Timings, batch: int) -> dict[str, float]:
         "p99_ms": float(p99),
         "mean_ms": float(milliseconds.mean()),
         "queries_per_second": batch * len(milliseconds) / float(timings.seconds.sum()),
-        "ratio_to_plain": float(np.median(first.seconds) / np.median(timings.seconds)),
+        "ratio_to_plain": float(np.median(baseline.seconds) / np.median(timings.seconds)),
         "peak_memory_mb": timings.peak_memory_mb,
         "repetitions": len(milliseconds),
     }
@@ -108,11 +112,11 @@ def latencies(timings: Timings, first: Timings, batch: int) -> dict[str, float]:
 
 ROWS = FileKind("a list of measured rows", lambda path: beginning(path).startswith(b'[\n{"reranker"'))
 BENCH = (b"`rerank-plugin bench", b"`python -m rerank_plugin.bench")  # the second in tables of older versions
-TABLE = FileKind("a table that this command wrote", lambda path: beginning(path).startswith(BENCH))
+TABLE = FileKind("a table of bench", lambda path: beginning(path).startswith(BENCH))
 
 
 def write_json(rows: list[Measurement], path: Path, overwrite: bool = False) -> None:
-    """A JSON list with one row a line."""
+    """Write a JSON list with one row per line."""
     lines = ",\n".join(json.dumps(row.as_json(), ensure_ascii=False) for row in rows)
     with replacing(path, ROWS, overwrite) as file:
         file.write(f"[\n{lines}\n]\n".encode())
@@ -122,7 +126,7 @@ def _rounded(value):
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     return value
 
 
@@ -166,14 +170,14 @@ _ONLY_OF = {  # columns that only some stages have
 
 
 def markdown(rows: Sequence[Measurement], command: str) -> str:
-    """A table for each stage that was measured, under the command and the machine."""
+    """A table per measured stage, below the command and the machine."""
     parts = [f"`{command}`", f"{rows[0].machine}.", _notes(rows)]
     for stage, heading in HEADINGS.items():
         of_stage = [row for row in rows if row.stage == stage]
         if of_stage:
-            shown = {name: show for name, show in _COLUMNS.items() if stage in _ONLY_OF.get(name, (stage,))}
-            cells = [[show(row) for show in shown.values()] for row in of_stage]
-            parts += [f"### {heading}", padded_markdown([list(shown), *cells]).rstrip("\n")]
+            columns = {name: cell for name, cell in _COLUMNS.items() if stage in _ONLY_OF.get(name, (stage,))}
+            cells = [[cell(row) for cell in columns.values()] for row in of_stage]
+            parts += [f"### {heading}", padded_markdown([list(columns), *cells]).rstrip("\n")]
     return "\n\n".join(parts) + "\n"
 
 
@@ -182,13 +186,13 @@ def _notes(rows: Sequence[Measurement]) -> str:
     sources = ", ".join(dict.fromkeys(row.candidate_source for row in rows))
     notes = [
         f"Device {rows[0].device}, threads: {rows[0].threads}. Collections: {collections}. Candidates: {sources}.",
-        "Times are those of a batch. 'peak MB' is all that the process held: libraries, both paths, touched pages of "
-        "the index, Java (on a GPU: what was allocated there).",
-        "'times plain' compares medians with the plain path in the same process; 'difference' is the largest one "
-        "between the paths' scores, relative to the largest score.",
+        "Times are those of a batch. 'peak MB' is the memory of the process: libraries, both paths, touched pages of "
+        "the index, Java (on a GPU: the allocated memory).",
+        "'times plain' compares medians with the plain path in the same process; 'difference' is the largest "
+        "difference of the paths' scores, relative to the largest score.",
     ]
     if any(row.measured_queries for row in rows):
-        notes.append("Slow paths were timed on a part of a batch's queries, and the times brought to the whole batch.")
+        notes.append("Slow paths were timed on a part of a batch's queries, and the times scaled to the whole batch.")
     return " ".join(notes)
 
 
@@ -197,12 +201,12 @@ def _share(value: float | None) -> str:
 
 
 def depth(row: Measurement) -> str:
-    """The depth, and how many candidates there were on average where it was not reached."""
+    """The depth, with the mean number of candidates if it differs."""
     return f"{row.depth:,}" if row.candidates == row.depth else f"{row.depth:,} ({row.candidates:,.0f} found)"
 
 
 def shares(stages: dict[str, float] | None) -> str:
-    """What each stage takes of the whole: 'first stage 61%, model 30%'."""
+    """The share of each stage in the whole time: 'first stage 61%, model 30%'."""
     if not stages:
         return ""
     total = max(sum(stages.values()), 1e-12)

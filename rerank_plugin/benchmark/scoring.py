@@ -1,10 +1,10 @@
-"""Scoring alone: candidates are there as rows; what is timed gathers their words, makes features and scores."""
+"""Scoring alone: from the rows of candidates, gather words, compute features and score."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setup:
-    """What all rows of a run have in common."""
+    """The clock and machine of all rows of a run."""
 
     meter: Meter
     device: str
@@ -25,8 +25,8 @@ class Setup:
     machine: str
     precision: str = "float32"
 
-    def columns(self, collection: Collection, depth: int) -> dict:
-        """The columns that all rows of a collection and depth share."""
+    def columns(self, collection: Collection, depth: int) -> dict[str, Any]:
+        """The common columns of all rows of a collection and depth."""
         return {
             "device": self.device,
             "threads": self.threads,
@@ -39,26 +39,26 @@ class Setup:
 
 
 def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Measurement]:
-    """One row a path, for calls that each score ``depth`` candidates of ``batch`` queries."""
-    parts = dict.fromkeys(subject.paths, batch)
-    if batch > 1 and setup.device == "cpu":  # there the time of a query does not depend on the batch
-        one = scoring_case(subject.paths[PLAIN], collection, depth, 1)
-        parts[PLAIN] = affordable(one, batch, setup.meter)
-    cases = {path: scoring_case(reranker, collection, depth, parts[path]) for path, reranker in subject.paths.items()}
+    """A row per path, for calls that each score ``depth`` candidates of ``batch`` queries."""
+    counts = dict.fromkeys(subject.paths, batch)  # timed queries
+    if batch > 1 and setup.device == "cpu":  # the time of a query does not depend on the batch on a CPU
+        single = scoring_case(subject.paths[PLAIN], collection, depth, 1)
+        counts[PLAIN] = affordable(single, batch, setup.meter)
+    cases = {path: scoring_case(reranker, collection, depth, counts[path]) for path, reranker in subject.paths.items()}
     measured = setup.meter.measure(cases)
-    timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
+    timings = {path: measured[path].scaled(batch / counts[path]) for path in cases}
     return measurements(
         SCORING,
         timings,
         batch,
         lambda path: {
-            "measured_queries": parts[path] if parts[path] != batch else None,
+            "measured_queries": counts[path] if counts[path] != batch else None,
             **columns(subject, path, collection, depth, setup),
         },
     )
 
 
-def columns(subject: Subject, path: str, collection: Collection, depth: int, setup: Setup) -> dict:
+def columns(subject: Subject, path: str, collection: Collection, depth: int, setup: Setup) -> dict[str, Any]:
     """The columns of a reranker's row that do not depend on the clock."""
     return {
         **setup.columns(collection, depth),
@@ -70,7 +70,7 @@ def columns(subject: Subject, path: str, collection: Collection, depth: int, set
 
 
 def scoring_case(reranker: rerankers.CandidateScorer, collection: Collection, depth: int, batch: int) -> Case:
-    """Scores ``batch`` queries in one call: others in every call, until all have had their turn."""
+    """Score the next ``batch`` queries in each call."""
 
     def prepare(call: int):
         numbers = query_numbers(call, batch, len(collection.queries))
@@ -84,7 +84,7 @@ def scoring_case(reranker: rerankers.CandidateScorer, collection: Collection, de
 
 
 def query_by_query(queries: Sequence[T], work: Callable[[T], object]) -> Case:
-    """Works on one query a call, on the next one each time."""
+    """Work on the next query in each call."""
 
     def prepare(call: int):
         query = queries[call % len(queries)]
@@ -94,10 +94,10 @@ def query_by_query(queries: Sequence[T], work: Callable[[T], object]) -> Case:
 
 
 def query_numbers(call: int, batch: int, queries: int) -> list[int]:
-    """Which queries a call takes: the next ones each time; numbers below 0 take them from the end."""
+    """The numbers of a call's queries: the next ones in each call; negative calls take them from the end."""
     return [(call * batch + place) % queries for place in range(batch)]
 
 
-def affordable(one: Case, most: int, meter: Meter) -> int:
-    """How many times the work of a case fits into the time limit, from 1 to ``most``."""
-    return max(1, min(most, int(meter.seconds / (meter.fewest * meter.estimate(one)))))
+def affordable(case: Case, at_most: int, meter: Meter) -> int:
+    """How many times the work of a case fits into the time limit, from 1 to ``at_most``."""
+    return max(1, min(at_most, int(meter.seconds / (meter.fewest * meter.estimate(case)))))

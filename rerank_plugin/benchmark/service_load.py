@@ -1,4 +1,4 @@
-"""The service over HTTP: what it adds to the library's whole query, and its answers at some rates and to a crowd."""
+"""The service over HTTP: its overhead over the library, and its answers by request rate and number of clients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -25,19 +26,18 @@ from rerank_plugin.benchmark.scoring import Setup, query_by_query
 from rerank_plugin.benchmark.suite import Suite
 from rerank_plugin.ranking.searcher import Searcher
 
-HITS = 10  # of an answer, as the service has it
-WARMING = 100  # queries of each: Java compiles what it runs often, and a service has been running
+HITS = 10  # of an answer, the default of the service
+WARM_UP = 100  # queries, after which Java has compiled its hot methods, as in a running service
 MEMORY = "process_resident_memory_bytes"
 
 
 def service_rows(url: str, suite: Suite, collection: Collection, setup: Setup) -> Iterator[Measurement]:
-    """A row of the library, one of a single client, in turns with it, and one of each rate and crowd.
+    """A row of the library and of a single client, which take turns, and a row for each rate and number of clients.
 
-    The library reads the documents of the hits, too, as an answer of the service has them.
+    The library reads the documents of the hits, too, since an answer of the service has them.
 
     Args:
-        url: address of a service whose first index is that of the collection, and whose first reranker that of the
-            suite, which has one.
+        url: address of a service with the collection's index and the suite's only reranker first.
 
     Raises:
         InputError: the index or the reranker cannot be used, or no such service answers.
@@ -60,7 +60,7 @@ def service_rows(url: str, suite: Suite, collection: Collection, setup: Setup) -
 
         paths = [http_clients.search_path(index, query) for query in queries]
         cases = {LIBRARY: query_by_query(queries, by_library), OVER_HTTP: query_by_query(paths, by_http)}
-        for call in range(WARMING):
+        for call in range(WARM_UP):
             for case in cases.values():
                 case(call)()
         timings = setup.meter.measure(cases)
@@ -69,22 +69,23 @@ def service_rows(url: str, suite: Suite, collection: Collection, setup: Setup) -
     loops += [("clients", count, partial(http_clients.closed_loop, clients=count)) for count in suite.clients]
     for kind, size, loop in loops:
         before = _memory(url)
-        of_seconds = partial(loop, seconds=suite.seconds)
-        answers = asyncio.run(http_clients.answers(of_seconds, *_address(url), index, queries))
+        load: dict[str, Any] = {kind: size}
+        timed_loop = partial(loop, seconds=suite.seconds)
+        answers = asyncio.run(http_clients.answers(timed_loop, *_address(url), index, queries))
         yield Measurement(
-            path=OVER_HTTP, stage=SERVICE, batch=1, **common, **{kind: size}, memory_before_mb=before,
-            **_of_answers(answers, timings[LIBRARY], _memory(url), suite.seconds, url),
+            path=OVER_HTTP, stage=SERVICE, batch=1, **common, **load, memory_before_mb=before,
+            **_load_columns(answers, timings[LIBRARY], _memory(url), suite.seconds, url),
         )  # fmt: skip
 
 
-def _of_answers(answers: list[Answer], library: Timings, memory: float, seconds: float, url: str) -> dict:
-    """The columns of a load; latencies are of the requests that were answered with status 200."""
+def _load_columns(answers: list[Answer], library: Timings, memory: float, seconds: float, url: str) -> dict[str, Any]:
+    """The columns of a load; latencies are of the requests with status 200."""
     statuses = Counter(answer.status for answer in answers)
-    waited = {
-        status: np.array([one.seconds for one in answers if one.status == status])
+    latency = {
+        status: np.array([answer.seconds for answer in answers if answer.status == status])
         for status in (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS)
     }
-    accepted, refused = waited.values()
+    accepted, refused = latency.values()
     if not len(accepted):
         raise InputError(f"{url} answered none of {len(answers)} requests: {dict(statuses)}")
     return {
@@ -92,8 +93,8 @@ def _of_answers(answers: list[Answer], library: Timings, memory: float, seconds:
         "queries_per_second": len(accepted) / seconds,
         "refused": len(refused) / len(answers),
         "refused_p99_ms": float(np.percentile(refused, 99)) * 1000 if len(refused) else None,
-        "late": sum(one.late for one in answers) / len(answers),
-        "errors": {str(status): count for status, count in statuses.items() if status not in waited},
+        "late": sum(answer.late for answer in answers) / len(answers),
+        "errors": {str(status): count for status, count in statuses.items() if status not in latency},
     }
 
 
@@ -103,7 +104,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def _get(url: str, path: str) -> str:
-    """What the service answers; an `InputError` if there is none."""
+    """The service's answer; an `InputError` if there is none."""
     with closing(http.client.HTTPConnection(*_address(url), timeout=60)) as connection:
         try:
             connection.request("GET", path)
@@ -113,13 +114,13 @@ def _get(url: str, path: str) -> str:
 
 
 def _served(url: str, collection: Collection) -> str:
-    """The name of the service's first index; an `InputError` if it has not as many documents as the collection."""
+    """The name of the service's first index; an `InputError` unless it has as many documents as the collection."""
     try:
         first = json.loads(_get(url, "/v1/indexes"))["indexes"][0]
     except (ValueError, KeyError):
-        raise InputError(f"{url} is no service of this package, or asks for a token") from None
+        raise InputError(f"{url} is not a service of this package, or needs a token") from None
     if first["documents"] != len(collection):
-        raise InputError(f"{url} serves {first['documents']} documents first, and not the {len(collection)} here")
+        raise InputError(f"{url}: the first index has {first['documents']} documents, and not {len(collection)}")
     return first["name"]
 
 

@@ -1,7 +1,7 @@
 """The rerankers to measure, each on its plain and its fast path.
 
 A name without a checkpoint gets random weights at the sizes of its paper, saved and loaded like any other checkpoint:
-speed does not depend on the weights, and so needs no training.
+speed does not depend on the weights.
 """
 
 from __future__ import annotations
@@ -32,53 +32,54 @@ from rerank_plugin.text.word_vectors import WordVectors
 log = logging.getLogger(__name__)
 
 DIMENSION = 200  # of the random word vectors
-MOST_WORDS = 100_000  # the most frequent ones of a collection that a model knows
+MOST_WORDS = 100_000  # size of a random model's vocabulary, the most frequent words of a collection
 CHECKED = 2  # queries whose scores are compared between the paths
-PIECE = 16_384  # vectors in memory at once
-AT_ONCE = 256  # documents encoded at once
-SMALLEST_SCALE = 1e-3  # differences are relative to the largest score, or to this
+CHUNK = 16_384  # vectors in memory at once
+BATCH = 256  # documents encoded at once
+SMALLEST_SCALE = 1e-3  # of the largest score, to which differences are relative
 
 
 class Subject(NamedTuple):
-    """A reranker on its paths: {plain: Reranker, fast: Reranker}, or the plain one alone if it has a single path."""
+    """A reranker on its plain and fast path, or on the plain path alone if it has no other."""
 
     name: str
     paths: dict[str, rerankers.Scorer]
     largest_difference: float | None  # between the paths' scores, relative to the largest plain score
-    checkpoint: Path | None = None  # its folder, where it has one
-    spec: str = ""  # what `rerankers.load` takes
+    checkpoint: Path | None = None  # its folder, if it has one
+    spec: str = ""  # for `rerankers.load`
 
     @property
     def retrieves(self) -> bool:
-        """Whether dense search works with it."""
+        """Whether it supports dense search."""
         plain = self.paths[PLAIN]
         return self.checkpoint is not None and isinstance(plain, NeuralReranker) and has_inner_products(plain.name)
 
 
 def measured_by_default() -> list[str]:
-    """Names of the rerankers that get random weights; a model of another package that cannot be used is left out."""
-    found = [name for name, one in rerankers.UNTRAINED.items() if one.benched]
+    """Names of the rerankers that get random weights, except unusable models of other packages."""
+    names = [name for name, entry in rerankers.UNTRAINED.items() if entry.benched]
     for name in {*register.names(), *register.MODELS.installed()}:
         try:
-            found += [name] if has_random_weights(name) else []
+            names += [name] if has_random_weights(name) else []
         except InputError as error:
             log.warning("left out %s: %s", name, error)
-    return sorted(found)
+    return sorted(names)
 
 
 def has_random_weights(name: str) -> bool:
     """Whether a name alone can be measured, with random weights or random word vectors.
 
-    It is an `InputError` if another package declares the name, but cannot be used.
+    Raises:
+        InputError: another package declares the name, but cannot be used.
     """
     if name in rerankers.UNTRAINED:
         return rerankers.UNTRAINED[name].reads_vectors
-    found = register.MODELS.find(name)
-    return isinstance(found, ModelEntry) and found.bench is not None
+    entry = register.MODELS.find(name)
+    return isinstance(entry, ModelEntry) and entry.bench is not None
 
 
 def check_spec(spec: str) -> None:
-    """An `InputError` if there is no such reranker, or it needs a checkpoint, or its checkpoint is missing."""
+    """Raise an `InputError` if there is no such reranker, it needs a checkpoint, or its checkpoint is missing."""
     name, _, rest = spec.partition(":")
     known = name in rerankers.known_names()
     if rest and known and name not in register.MODELS.installed() and not register.packaged_folder(rest).is_dir():
@@ -93,7 +94,7 @@ def check_spec(spec: str) -> None:
     if has_random_weights(name) or name in rerankers.UNTRAINED:
         return
     if name not in register.MODELS.installed() or isinstance(register.MODELS.find(name), ModelEntry):
-        raise InputError(f"'{spec}' has no random weights here: give it as NAME:CHECKPOINT")
+        raise InputError(f"'{spec}' has no random weights: give NAME:CHECKPOINT")
 
 
 @contextmanager
@@ -108,11 +109,11 @@ def opened(
     """Load a reranker on both of its paths and compare their scores, which also compiles the kernels.
 
     Args:
-        options: of the fast path; the plain one takes device, threads and batch size from them.
+        options: options of the fast path; the plain path takes device, threads and batch size from them.
         encoded: whether to write encodings of the collection even if the fast path does not use them.
 
     Raises:
-        InputError: it cannot be used.
+        InputError: the reranker cannot be used.
     """
     with ExitStack() as stack:
         loadable, forward = spec, collection.forward
@@ -133,7 +134,7 @@ def opened(
 
 
 def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> Path:
-    """Write a checkpoint with random weights over the words of an index, or its word vectors where they are all."""
+    """Write a checkpoint with random weights over the words of an index; word vectors alone for untrained rerankers."""
     import torch
 
     from rerank_plugin.models import checkpoints
@@ -145,13 +146,13 @@ def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> P
         return folder
     model_class, config_class = checkpoints.model_classes(name)
     torch.manual_seed(seed)
-    model = model_class(config_class(**register.entry_of(name).bench), torch.from_numpy(vectors.matrix))
+    model = model_class(config_class(**register.entry_of(name).bench or {}), torch.from_numpy(vectors.matrix))
     checkpoints.save_checkpoint(folder, model, vectors, {"made_by": "bench, with random weights", "seed": seed})
     return folder
 
 
 def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
-    """Random vectors for the most frequent words of an index, leaving out those of a single document."""
+    """Random vectors for the most frequent words of an index, without words of a single document."""
     frequency = index.document_frequency["text"].astype(np.int64)
     terms = np.argsort(-frequency, kind="stable")[:MOST_WORDS]
     words = index.terms.take(terms[frequency[terms] > 1])
@@ -160,7 +161,7 @@ def random_vectors(index: ForwardIndex, seed: int) -> WordVectors:
 
 
 def _has_two_paths(reranker: rerankers.Scorer, options: rerankers.RerankerOptions) -> bool:
-    """Whether the options choose between a plain and a fast path: those of most models do."""
+    """Whether the reranker has a plain and a fast path, as most models do."""
     if not isinstance(reranker, NeuralReranker):
         return False
     classes = classes_of(reranker.name)
@@ -168,12 +169,12 @@ def _has_two_paths(reranker: rerankers.Scorer, options: rerankers.RerankerOption
 
 
 def _label(spec: str) -> str:
-    """A short name for tables: that of the folder, where a folder alone was given."""
+    """A short name for tables: the folder's name for a folder."""
     return Path(spec).name if spec not in rerankers.known_names() and Path(spec).is_dir() else spec
 
 
 def largest_difference(paths: dict[str, rerankers.Scorer], collection: Collection, depth: int) -> float | None:
-    """Between the paths' scores of the first queries, relative to the largest plain score of each."""
+    """The largest difference of the paths' scores, over some queries, relative to a query's largest plain score."""
     if FAST not in paths:
         return None
     return relative_difference(
@@ -194,12 +195,12 @@ def relative_difference(scores: Iterable[Sequence[np.ndarray]]) -> float:
 
 @contextmanager
 def stored_encodings(reranker, collection: Collection, depth: int, seed: int, always: bool) -> Iterator[None]:
-    """Write encodings for a neural reranker into the index, and remove them in the end; nothing where its model has
-    none, or does not use them on its device.
+    """Write encodings of a neural reranker into the index, and remove them at the end.
 
-    Encoding a million documents takes longer than all measurements together, and times do not depend on vectors'
-    values. So only the ``depth`` first candidates of the queries on which the two paths' scores are compared are
-    encoded; the other vectors are random. ``always`` writes them also where the model's device does not use them.
+    Nothing is written for a model without encodings, or on a device that does not use them, unless ``always``.
+
+    Encoding a million documents takes longer than all measurements, and times do not depend on the vectors' values. So
+    only the top ``depth`` candidates of the compared queries are encoded; the other vectors are random.
     """
     from rerank_plugin.indexes.stored_encodings import encodings_folder, write_encodings
     from rerank_plugin.models.encoded_documents import weights_checksum
@@ -214,8 +215,8 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int, al
     rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))
     folder = encodings_folder(index, key)
     try:
-        pieces = _pieces(len(index), rows, _encode(reranker, rows), seed)
-        write_encodings(index, key, pieces, model.encoding_size, description={"made_by": "bench"}, overwrite=True)
+        chunks = _chunks(len(index), rows, _encode(reranker, rows), seed)
+        write_encodings(index, key, chunks, model.encoding_size, description={"made_by": "bench"}, overwrite=True)
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -229,17 +230,17 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
 
     builder, device = reranker.builder, reranker.options.device
     with torch.inference_mode():
-        pieces = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
-        encoded = [encode_batch(reranker.module, builder, piece, builder.document_words, device) for piece in pieces]
+        batches = (rows[start : start + BATCH] for start in range(0, len(rows), BATCH))
+        encoded = [encode_batch(reranker.module, builder, batch, builder.document_words, device) for batch in batches]
     return np.concatenate(encoded)
 
 
-def _pieces(documents: int, rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Vectors of all documents in order, float32 [n, E]: random but for ``rows``, which are sorted."""
+def _chunks(documents: int, rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Vectors of all documents in order, float32 [n, E]: random except those of the sorted ``rows``."""
     random = np.random.default_rng(seed)
-    for start in range(0, documents, PIECE):
-        stop = min(start + PIECE, documents)
-        piece = random.standard_normal((stop - start, encoded.shape[1]), dtype=np.float32)
+    for start in range(0, documents, CHUNK):
+        stop = min(start + CHUNK, documents)
+        chunk = random.standard_normal((stop - start, encoded.shape[1]), dtype=np.float32)
         inside = slice(*np.searchsorted(rows, [start, stop]))
-        piece[rows[inside] - start] = encoded[inside]
-        yield piece
+        chunk[rows[inside] - start] = encoded[inside]
+        yield chunk

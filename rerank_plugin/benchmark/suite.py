@@ -23,29 +23,31 @@ from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, op
 from rerank_plugin.benchmark.texts import read_texts, text_rows
 from rerank_plugin.benchmark.whole_query import whole_query_rows
 from rerank_plugin.files.outputs import scratch_folder
+from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """What to measure.
+    """The measurements of a run.
 
     Attributes:
-        specs: rerankers; empty for all with random weights, of which those that cannot be used are left out.
+        specs: rerankers; empty for all usable ones with random weights.
         depths, batches: every depth with single queries, and every batch at the first depth.
-        documents: sizes of generated collections; not looked at with ``index``.
-        index, queries, run: an index that is there, its queries, and the candidates to take.
-        dense: device for dense search, where that is measured, too.
-        texts: a corpus whose texts are re-ranked without an index; None where that is not measured.
-        first_stage: settings of the whole query's first stage; None to measure scoring alone.
-        work_folder: where generated collections are kept; None for a temporary one.
-        rates, clients: of the service: requests a second, at random times whatever the answers, and crowds, in which
-            each client sends its next request when the last is answered.
-        seconds, repetitions: of a measurement, at most (never fewer than five repetitions); ``seconds`` is also how
-            long each rate and crowd lasts.
+        documents: sizes of generated collections; ignored with ``index``.
+        index, queries, run: an existing index, its queries, and a run with their candidates.
+        dense: device of dense search; None not to measure it.
+        texts: corpus to re-rank without an index; None not to measure it.
+        first_stage: first stage of the whole query; None to measure scoring alone.
+        work_folder: folder that keeps generated collections; None for a temporary one.
+        rates: requests per second to the service, at random times whether or not earlier ones were answered.
+        clients: numbers of concurrent clients of the service, each of which waits for its last answer.
+        seconds, repetitions: limits of a measurement (of at least five repetitions); ``seconds`` is also the duration
+            of each rate and number of clients.
     """
 
     specs: Sequence[str]
@@ -53,9 +55,9 @@ class Suite:
     batches: Sequence[int]
     documents: Sequence[int]
     index: Path | None
-    queries: str | None
+    queries: str  # "" without ``index``
     run: Path | None
-    first_stage: object | None
+    first_stage: FirstStageConfig | None
     dense: str | None
     texts: str | None
     work_folder: Path | None
@@ -70,7 +72,7 @@ class Suite:
         for spec in self.specs:
             check_spec(spec)
         if self.index is None and self.deepest > min(self.documents):
-            raise InputError(f"the depth {self.deepest}: more than the {min(self.documents)} documents of a collection")
+            raise InputError(f"the depth {self.deepest} exceeds the {min(self.documents)} documents of a collection")
 
     @property
     def deepest(self) -> int:
@@ -78,18 +80,18 @@ class Suite:
 
     @property
     def combinations(self) -> list[tuple[int, int]]:
-        """Depth and batch of all measurements of a reranker."""
+        """Depth and batch of each measurement of a reranker."""
         first, *others = self.depths
         return [(first, batch) for batch in self.batches] + [(depth, 1) for depth in others]
 
 
 def measure(suite: Suite) -> Iterator[Measurement]:
-    """Measure everything, row by row; an `InputError` if a reranker, index, queries or run cannot be used."""
+    """Measure row by row; an `InputError` if a reranker, index, queries or run cannot be used."""
     for row in _rows(suite):
-        than_plain = "" if row.path == PLAIN else f", {row.ratio_to_plain:.1f} times as fast as plain"
+        speed_up = "" if row.path == PLAIN else f", {row.ratio_to_plain:.1f} times as fast as plain"
         log.info(
             "%s %s, %s, %s documents, depth %d, batch %d: %.3f ms%s",
-            row.reranker, row.path, row.stage, f"{row.documents:,}", row.depth, row.batch, row.median_ms, than_plain,
+            row.reranker, row.path, row.stage, f"{row.documents:,}", row.depth, row.batch, row.median_ms, speed_up,
         )  # fmt: skip
         yield row
 
@@ -101,10 +103,12 @@ def _rows(suite: Suite) -> Iterator[Measurement]:
         log.info("%s; load average %s", setup.machine, machine.load_average())
         for searched in _collections(suite, stack):
             if suite.deepest > len(searched.collection):
-                raise InputError(f"the depth {suite.deepest}: {suite.index} holds {len(searched.collection)} documents")
+                raise InputError(
+                    f"the depth {suite.deepest} exceeds the {len(searched.collection)} documents of {suite.index}"
+                )
             for spec in suite.specs or measured_by_default():
                 yield from _rows_of(spec, suite, searched, texts, setup)
-                gc.collect()  # before the next model comes
+                gc.collect()  # before the next model is loaded
 
 
 def set_up(suite: Suite) -> Setup:
@@ -112,19 +116,20 @@ def set_up(suite: Suite) -> Setup:
     import torch
 
     options = suite.options
-    torch.set_num_threads(options.threads)
+    threads = options.threads or available_threads()
+    torch.set_num_threads(threads)
     try:
-        described = machine.describe(options.threads, options.device)
+        described = machine.describe(threads, options.device)
         torch.zeros(1, device=options.device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"cannot use the device '{options.device}': {str(error).splitlines()[0]}") from None
     meter = Meter(suite.seconds, suite.repetitions, options.device)
-    return Setup(meter, options.device, options.threads, described, options.precision)
+    return Setup(meter, options.device, threads, described, options.precision)
 
 
 @contextmanager
 def opened_collection(suite: Suite) -> Iterator[Collection]:
-    """The one collection that the service is measured on: the index that is there, or the first size, with Lucene."""
+    """The collection of the service: the existing index, or a generated one of the first size, with Lucene."""
     with ExitStack() as stack:
         if suite.index is not None:
             yield collections.existing(suite.index, suite.queries, suite.seed)
@@ -134,17 +139,17 @@ def opened_collection(suite: Suite) -> Iterator[Collection]:
 
 
 class Searched(NamedTuple):
-    """A collection with the candidates for scoring, the same with those of the first stage, and how to search it."""
+    """A collection with the candidates for scoring, the same with those of the first stage, and the first stage."""
 
     collection: Collection
-    of_first_stage: Collection | None = None
-    first_stage: object | None = None
+    of_first_stage: Collection
+    first_stage: FirstStage | None = None
 
 
 def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
-    """Each collection; one is opened or generated when it is asked for.
+    """The collections, each lazily opened or generated.
 
-    The user's index has candidates from the run, else from the first stage, else from a scan.
+    Candidates of the user's index are from the run, else from the first stage, else from a scan.
     """
     if suite.index is None:
         folder = suite.work_folder or stack.enter_context(scratch_folder())
@@ -157,7 +162,8 @@ def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
         run = collection.index.first_stage(RunConfig(str(suite.run)))
         yield _searched(suite, collections.with_candidates(collection, run, suite.deepest, str(suite.run)))
     elif suite.first_stage is None:
-        yield Searched(collections.with_scan(collection, suite.deepest, suite.seed))
+        scanned = collections.with_scan(collection, suite.deepest, suite.seed)
+        yield Searched(scanned, scanned)
     else:
         searched = _searched(suite, collection)
         yield searched._replace(collection=searched.of_first_stage)
@@ -165,7 +171,7 @@ def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
 
 def _searched(suite: Suite, collection: Collection) -> Searched:
     if suite.first_stage is None:
-        return Searched(collection)
+        return Searched(collection, collection)
     config = suite.first_stage
     first_stage = collection.index.first_stage(config)
     name = f"{config.name} by Lucene" if isinstance(config, LuceneConfig) else config.name
@@ -177,19 +183,19 @@ def _rows_of(
     spec: str, suite: Suite, searched: Searched, texts: Sequence[dict[str, str]], setup: Setup
 ) -> Iterator[Measurement]:
     """All rows of one reranker."""
-    collection, dense = searched.collection, suite.dense is not None
+    collection = searched.collection
     try:
-        with opened(spec, collection, suite.deepest, suite.options, suite.seed, dense) as subject:
+        with opened(spec, collection, suite.deepest, suite.options, suite.seed, suite.dense is not None) as subject:
             for depth, batch in suite.combinations:
                 yield from scoring_rows(subject, collection, depth, batch, setup)
                 if searched.first_stage is not None:
-                    of_first_stage = searched.of_first_stage
-                    yield from whole_query_rows(subject, of_first_stage, searched.first_stage, depth, batch, setup)
+                    of_first_stage, first_stage = searched.of_first_stage, searched.first_stage
+                    yield from whole_query_rows(subject, of_first_stage, first_stage, depth, batch, setup)
             for depth in dict.fromkeys(suite.depths):
                 if suite.texts is not None:
                     yield from text_rows(subject, collection, suite.texts, texts, depth, suite.options, setup)
             for depth in dict.fromkeys(suite.depths):
-                if dense and subject.retrieves:
+                if suite.dense is not None and subject.retrieves:
                     yield from dense_rows(subject, collection, depth, setup, suite.dense)
     except (ImportError, InputError) as error:
         if suite.specs:

@@ -1,4 +1,4 @@
-"""Texts that are in no index, from strings to ranks: tokenizing, first-stage scores, features, model and sorting."""
+"""Texts without an index, from strings to ranks: tokenizing, first-stage scores, features, model and sorting."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from rerank_plugin.ranking.reranker import Reranker
 
 def read_texts(corpus: str, depth: int, seed: int) -> list[dict[str, str]]:
     """The documents of a corpus as texts, in random order; an `InputError` if there are fewer than ``depth``."""
-    found = [{"title": one.title, "text": one.abstract} for one in read_documents(corpus, ids_required=False)]
-    if len(found) < depth:
-        raise InputError(f"{corpus} has {len(found)} documents: fewer than the depth {depth}")
-    return Random(seed).sample(found, len(found))
+    texts = [
+        {"title": document.title, "text": document.abstract} for document in read_documents(corpus, ids_required=False)
+    ]
+    if len(texts) < depth:
+        raise InputError(f"{corpus} has {len(texts)} documents: fewer than the depth {depth}")
+    return Random(seed).sample(texts, len(texts))
 
 
 def text_rows(
@@ -36,17 +38,21 @@ def text_rows(
     options: rerankers.RerankerOptions,
     setup: Setup,
 ) -> list[Measurement]:
-    """One row a path, of calls that each re-rank ``depth`` texts: other texts in every call, until all had their turn.
+    """A row per path, of calls that each re-rank the next ``depth`` texts.
 
-    The collection gives queries and statistics, ``corpus`` names the texts, and ``options`` are those of the fast path.
+    Args:
+        collection: source of queries and statistics.
+        corpus: name of the texts.
+        options: options of the fast path.
     """
     statistics = CollectionStatistics.of_index(collection.forward)
     plain = replace(options, fast=False, precision="float32", compile=False)
     cases = {}
-    for path, how in {PLAIN: plain, FAST: options}.items():
+    for path, path_options in {PLAIN: plain, FAST: options}.items():
         if path in subject.paths:
             index = TextIndex(statistics, setup.threads)
-            cases[path] = _case(Reranker(rerankers.load(subject.spec, index, how), index), collection, texts, depth)
+            reranker = Reranker(rerankers.load(subject.spec, index, path_options), index)
+            cases[path] = _case(reranker, collection, texts, depth)
     return measurements(
         TEXTS,
         setup.meter.measure(cases),
@@ -63,7 +69,7 @@ def text_rows(
 def _case(reranker: Reranker, collection: Collection, texts: Sequence[dict[str, str]], depth: int) -> Case:
     def prepare(call: int):
         query = collection.queries[call % len(collection.queries)].text
-        some = [texts[place] for place in query_numbers(call, depth, len(texts))]
-        return lambda: len(reranker.rerank(query, some))
+        batch = [texts[place] for place in query_numbers(call, depth, len(texts))]
+        return lambda: len(reranker.rerank(query, batch))
 
     return prepare

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,51 +16,52 @@ from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.rerankers import as_scorer
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.register import FirstStage
 
 FIRST_STAGE, GATHER, FEATURES, MODEL, SORTING = "first stage", "gather", "features", "model", "sorting"
 SEARCHES_AHEAD = 2  # Java threads, as in the search command
-STREAM = 4  # batches in a row, where there is time: the first stage of one overlaps with the scoring of another
+STREAM = 4  # most batches in a stream, where the first stage of a batch overlaps with the scoring of another
 
 
 def whole_query_rows(
-    subject: Subject, collection: Collection, first_stage, depth: int, batch: int, setup: Setup
+    subject: Subject, collection: Collection, first_stage: FirstStage, depth: int, batch: int, setup: Setup
 ) -> list[Measurement]:
-    """One row a path.
+    """A row per path.
 
     Args:
-        collection: with the candidates that the first stage finds.
-        batch: with 1, one query after the other, and the row tells its stages. With more, a stream of queries goes
-            through the search command's pipeline, which scores ``batch`` of them together; the row's times are those
-            of a batch.
+        collection: with the candidates of the first stage.
+        batch: 1 for one query after the other, with the times of its stages; more for a stream of queries through the
+            search command's pipeline, which scores ``batch`` queries together; times are then those of a batch.
     """
     pipelines = {
         path: OpenPipeline(collection.index, first_stage, depth, as_scorer(reranker))
         for path, reranker in subject.paths.items()
     }
-    cases = {path: _one_query(pipeline, collection) for path, pipeline in pipelines.items()}
+    cases = {path: _single_query(pipeline, collection) for path, pipeline in pipelines.items()}
+    parts: dict[tuple[str, str], Case] = {}
     if batch == 1:
-        parts, details = dict.fromkeys(cases, 1), _parts_of_scoring(subject, collection, depth)
+        counts, parts = dict.fromkeys(cases, 1), _parts_of_scoring(subject, collection, depth)
     else:
-        parts, details = {path: affordable(case, STREAM * batch, setup.meter) for path, case in cases.items()}, {}
-        if FAST in parts:  # in whole batches, one at least
-            parts[FAST] = max(parts[FAST] // batch, 1) * batch
-        cases = {path: _stream(pipeline, collection, parts[path], batch) for path, pipeline in pipelines.items()}
-    measured = setup.meter.measure(cases | details)
-    timings = {path: measured[path].scaled(batch / parts[path]) for path in cases}
+        counts = {path: affordable(case, STREAM * batch, setup.meter) for path, case in cases.items()}
+        if FAST in counts:  # in whole batches, at least one
+            counts[FAST] = max(counts[FAST] // batch, 1) * batch
+        cases = {path: _stream(pipeline, collection, counts[path], batch) for path, pipeline in pipelines.items()}
+    measured = setup.meter.measure(cases | parts)
+    timings = {path: measured[path].scaled(batch / counts[path]) for path in cases}
     return measurements(
         WHOLE,
         timings,
         batch,
         lambda path: {
             "stages": _stages(path, measured) if batch == 1 else None,
-            "measured_queries": parts[path] if parts[path] < batch else None,
+            "measured_queries": counts[path] if counts[path] < batch else None,
             **columns(subject, path, collection, depth, setup),
         },
     )
 
 
-def _one_query(pipeline: OpenPipeline, collection: Collection) -> Case:
-    """One query; what is timed returns the seconds of first stage, scoring and sorting."""
+def _single_query(pipeline: OpenPipeline, collection: Collection) -> Case:
+    """A single query; the timed call returns the seconds of first stage, scoring and sorting."""
 
     def search(query: Query) -> tuple[float, float, float]:
         started = time.perf_counter()
@@ -72,7 +74,7 @@ def _one_query(pipeline: OpenPipeline, collection: Collection) -> Case:
 
 
 def _stream(pipeline: OpenPipeline, collection: Collection, count: int, batch: int) -> Case:
-    """``count`` queries through the pipeline, ``batch`` of them scored together."""
+    """``count`` queries through the pipeline, scored in batches."""
 
     def prepare(call: int):
         queries = [collection.queries[number] for number in query_numbers(call, count, len(collection.queries))]
@@ -82,7 +84,7 @@ def _stream(pipeline: OpenPipeline, collection: Collection, count: int, batch: i
 
 
 def _parts_of_scoring(subject: Subject, collection: Collection, depth: int) -> dict[tuple[str, str], Case]:
-    """Gather and features by themselves, by path; nothing for a reranker that is no neural model."""
+    """Gather and features alone, by path and part; empty for a reranker without a neural model."""
     cases = {}
     for path, reranker in subject.paths.items():
         if not isinstance(reranker, NeuralReranker):
@@ -106,8 +108,8 @@ def _part(work, collection: Collection, depth: int) -> Case:
 
 
 def _gather(reranker: NeuralReranker):
-    """How the reranker collects its candidates' words: padded for the module; each distinct one once for the fast paths
-    on a processor; not at all where it scores from stored vectors (None)."""
+    """The reranker's gather of its candidates' words: padded for the module, distinct for the fast paths on a CPU, and
+    None if it scores from stored vectors."""
     builder, fast = reranker.builder, reranker.fast
     if fast is None:
         return lambda terms, candidates: builder.documents(candidates)
@@ -120,8 +122,8 @@ def _gather(reranker: NeuralReranker):
     return lambda terms, candidates: candidate_words(builder, candidates, workspace)
 
 
-def _stages(path: str, measured: dict[object, Timings]) -> dict[str, float]:
-    """Median milliseconds of each stage; the model's are what gather and features leave of the scoring."""
+def _stages(path: str, measured: Mapping[str | tuple[str, str], Timings]) -> dict[str, float]:
+    """Median milliseconds of each stage; the model's are those of scoring less gather and features."""
     first, scoring, sorting = np.median(np.array(measured[path].returned), axis=0) * 1000
     parts = {
         part: float(np.median(measured[path, part].seconds)) * 1000

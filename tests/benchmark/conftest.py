@@ -8,7 +8,7 @@ from tests import small
 
 
 class Folder:
-    """Stands for an index folder of which only the forward index is used."""
+    """A stand-in for an index folder of which only the forward index is used."""
 
     def __init__(self, forward):
         self.forward = forward

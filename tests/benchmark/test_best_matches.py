@@ -27,15 +27,15 @@ def plain_score(index, query, row):
 def test_the_best_documents_are_those_with_the_largest_sum_of_idf(index, chunk, depth, monkeypatch):
     """All of them where the collection is smaller than the depth."""
     monkeypatch.setattr(candidates, "CHUNK", chunk)
-    found, kept = best_matches(index, QUERIES, depth, 0), min(depth, len(index))
-    assert found.rows.shape == found.scores.shape == (len(QUERIES), kept)
+    best, kept = best_matches(index, QUERIES, depth, 0), min(depth, len(index))
+    assert best.rows.shape == best.scores.shape == (len(QUERIES), kept)
     for place, query in enumerate(QUERIES):
         expected = sorted((plain_score(index, query, row) for row in range(len(index))), reverse=True)[:kept]
-        actual = [plain_score(index, query, row) for row in found.rows[place]]
+        actual = [plain_score(index, query, row) for row in best.rows[place]]
         assert actual == pytest.approx(expected)
-        assert found.scores[place] == pytest.approx(expected, abs=2e-3)
-        assert len(set(found.rows[place].tolist())) == kept
-        assert (np.diff(found.scores[place]) <= 0).all()
+        assert best.scores[place] == pytest.approx(expected, abs=2e-3)
+        assert len(set(best.rows[place].tolist())) == kept
+        assert (np.diff(best.scores[place]) <= 0).all()
 
 
 def test_documents_without_a_query_word_are_taken_at_random_but_reproducibly(index):
@@ -44,8 +44,8 @@ def test_documents_without_a_query_word_are_taken_at_random_but_reproducibly(ind
 
 
 def test_candidates_are_kept(index, tmp_path):
-    found = best_matches(index, QUERIES, 4, 0)
-    found.save(tmp_path / "kept.npz")
+    best = best_matches(index, QUERIES, 4, 0)
+    best.save(tmp_path / "kept.npz")
     loaded = Ranked.load(tmp_path / "kept.npz")
-    assert (loaded.rows == found.rows).all() and (loaded.scores == found.scores).all()
+    assert (loaded.rows == best.rows).all() and (loaded.scores == best.scores).all()
     assert [path.name for path in tmp_path.glob("*.npz")] == ["kept.npz"]

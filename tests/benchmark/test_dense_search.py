@@ -1,4 +1,4 @@
-"""Dense search in the benchmark: the plain way finds what the search command finds, and both are timed."""
+"""Dense search in the benchmark: the plain path has the hits of the search command, and both are timed."""
 
 import numpy as np
 import pytest
@@ -25,17 +25,17 @@ def named(tmp_path_factory):
 
 @pytest.fixture
 def subject(named):
-    with opened("ktrel-w", named, 20, OPTIONS, 3) as found:
-        yield found
+    with opened("ktrel-w", named, 20, OPTIONS, 3) as opened_subject:
+        yield opened_subject
 
 
-def test_both_ways_find_the_same(named, subject):
+def test_both_paths_have_the_same_hits(named, subject):
     fast = DenseStage(named.index, DenseConfig(str(subject.checkpoint)))
     plain = PlainSearch(subject.paths[PLAIN], fast.vectors)
     for query in named.queries:
-        found, expected = fast.search(query, 25), plain.search(query, 25)
-        assert found.rows.tolist() == expected.rows.tolist()
-        np.testing.assert_allclose(found.first_stage_scores, expected.first_stage_scores, rtol=1e-5, atol=1e-5)
+        hits, expected = fast.search(query, 25), plain.search(query, 25)
+        assert hits.rows.tolist() == expected.rows.tolist()
+        np.testing.assert_allclose(hits.first_stage_scores, expected.first_stage_scores, rtol=1e-5, atol=1e-5)
     assert 0 <= largest_difference({PLAIN: plain, FAST: fast}, named, 25) < 1e-5
 
 
@@ -47,25 +47,25 @@ def test_rows(named, subject):
     assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
 
 
-def test_what_retrieves(named):
-    for name, can in (("ktrel-w", True), ("sevmos", False), ("delta", False), ("wmd-title", False)):
+def test_models_that_retrieve(named):
+    for name, retrieves in (("ktrel-w", True), ("sevmos", False), ("delta", False), ("wmd-title", False)):
         with opened(name, named, 20, OPTIONS, 3) as subject:
-            assert subject.retrieves == can, name
+            assert subject.retrieves == retrieves, name
 
 
 def test_encodings_must_be_there(named, subject, tmp_path):
     """A checkpoint of the user's whose index was not encoded."""
     with opened("ktrel-w", named, 20, OPTIONS, 4) as other:
-        left = other.checkpoint.rename(tmp_path / "left")
+        moved = other.checkpoint.rename(tmp_path / "moved")
     with pytest.raises(InputError, match="holds no encodings"):
-        dense_rows(subject._replace(checkpoint=left), named, 10, Setup(Meter(0.1, 5), "cpu", 1, "m"), "cpu")
+        dense_rows(subject._replace(checkpoint=moved), named, 10, Setup(Meter(0.1, 5), "cpu", 1, "m"), "cpu")
 
 
 def test_the_command(tmp_path, capsys):
     main(
         f"--quick --reranker ktrel-w knrm --documents 300 --depth 10 --batch 1 --dense --plot {tmp_path}/p.png".split()
     )
-    said = capsys.readouterr().out
-    table = said[said.index("### Dense search") :]
+    output = capsys.readouterr().out
+    table = output[output.index("### Dense search") :]
     assert table.count("| ktrel-w") == 2 and "knrm" not in table
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

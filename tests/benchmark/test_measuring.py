@@ -1,4 +1,4 @@
-"""The meter, with a clock of our own: nothing here depends on how fast the machine is."""
+"""The meter with a fake clock, independent of the machine's speed."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ from rerank_plugin.benchmark.rows import latencies
 
 
 class Clock:
-    """Stands for the module time: its seconds pass when somebody sleeps."""
+    """A fake of the module time, whose seconds pass only in sleep."""
 
     def __init__(self):
         self.now = 0.0
@@ -34,7 +34,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def recorder(clock):
-    """Makes cases that note their name, the number of the call, and whether garbage collection was on."""
+    """Makes cases that record their name, the number of the call, and whether garbage collection was on."""
     calls = []
 
     def make(name, seconds=0.001):
@@ -100,7 +100,7 @@ def test_a_case_is_timed_as_often_as_its_second_allows_but_a_few_times_at_least(
 
 
 def test_columns_follow_from_the_times():
-    """The ratio is one of medians; the means of both are far off."""
+    """The ratio is of medians, which differ from the means."""
     plain, fast = (Timings(np.array(seconds), [], 12.5) for seconds in ([4.0, 5.0, 90.0], [1.0, 0.25, 0.5, 0.25, 0.5]))
     columns = latencies(fast.scaled(2), plain, 8)
     assert columns["median_ms"] == 1000

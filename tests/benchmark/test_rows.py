@@ -30,29 +30,29 @@ def cells(line):
 
 
 def test_a_table_for_each_stage_that_was_measured():
-    said = markdown(ROWS, "python -m rerank_plugin.bench")
-    assert "some machine" in said and "`python -m rerank_plugin.bench`" in said
-    assert said.count("### ") == 2
-    tables = [line for line in said.splitlines() if line.startswith("|")]
+    output = markdown(ROWS, "python -m rerank_plugin.bench")
+    assert "some machine" in output and "`python -m rerank_plugin.bench`" in output
+    assert output.count("### ") == 2
+    tables = [line for line in output.splitlines() if line.startswith("|")]
     names = cells(tables[0])
     fast = dict(zip(names, cells(tables[3])))
     assert fast["reranker"] == "delta" and fast["path"] == "fast" and fast["documents"] == "10,000"
     assert fast["median ms"] == "4.00" and fast["times plain"] == "12.0" and fast["difference"] == "3e-07"
     assert {line.count("|") for line in tables[:4]} == {len(names) + 1}
-    assert "first stage 75%, model 25%" in said
-    assert "500 (443 found)" in said
-    assert "part of a batch" not in said
+    assert "first stage 75%, model 25%" in output
+    assert "500 (443 found)" in output
+    assert "part of a batch" not in output
     assert markdown([FAST_ROW], "bench").count("### ") == 1
 
 
 @pytest.mark.parametrize(
     "value, shown", [(0.12345, "0.123"), (1.5, "1.50"), (12.34, "12.3"), (1234.5, "1,234"), (99.96, "100.0")]
 )
-def test_numbers_show_what_a_clock_can_tell(value, shown):
+def test_numbers_have_the_precision_of_a_clock(value, shown):
     assert number(value) == shown
 
 
-def test_json_has_the_contract_s_keys_and_leaves_out_what_is_unknown(tmp_path):
+def test_json_has_the_keys_of_known_values(tmp_path):
     write_json(ROWS, tmp_path / "new" / "rows.json")
     rows = json.loads((tmp_path / "new" / "rows.json").read_text())
     assert [row["path"] for row in rows] == ["plain", "fast", "fast"]
@@ -69,5 +69,5 @@ def test_plot_of_one_depth_and_of_growth(tmp_path):
     larger = [replace(row, documents=100_000) for row in ROWS[:3]]
     batch = replace(FAST_ROW, batch=64)
     plot([*ROWS, batch, *deeper, *larger], tmp_path / "all.png")
-    one, all = (Image.open(tmp_path / name).size for name in ("one.png", "all.png"))
-    assert all[0] == one[0] and all[1] == 3 * one[1]  # panels below one another
+    single, several = (Image.open(tmp_path / name).size for name in ("one.png", "all.png"))
+    assert several[0] == single[0] and several[1] == 3 * single[1]  # panels below one another

@@ -1,4 +1,4 @@
-"""What is timed for a reranker, with rerankers that note what they are given."""
+"""The timed work of a reranker, with rerankers that record their calls."""
 
 import time
 from dataclasses import replace
@@ -13,10 +13,10 @@ from rerank_plugin.benchmark.subjects import Subject, largest_difference
 from rerank_plugin.rerankers import Scorer
 
 
-class Noting:
-    """Scores by row number; notes the queries and rows of every call."""
+class Recording:
+    """Scores by row number; records the queries and rows of every call."""
 
-    name = "noting"
+    name = "recording"
 
     def __init__(self, seconds=0.0, error=0.0):
         self.seconds, self.error, self.calls = seconds, error, []
@@ -28,7 +28,7 @@ class Noting:
         return candidates.starts.astype(np.float32) * np.float32(1 + self.error)
 
 
-class Together(Noting, Scorer):
+class Together(Recording, Scorer):
     scores_together = True
 
     def score_many(self, queries, candidates):
@@ -42,25 +42,25 @@ def setup():
 
 
 def test_both_paths_score_one_query_after_the_other_and_never_the_same_candidates_twice_in_a_row(collection, setup):
-    paths = {PLAIN: Noting(0.01), FAST: Noting(0.002)}
+    paths = {PLAIN: Recording(0.01), FAST: Recording(0.002)}
     half = replace(setup, precision="bfloat16")
-    plain, fast = scoring_rows(Subject("noting", paths, 0.25), collection, 10, 1, half)
+    plain, fast = scoring_rows(Subject("recording", paths, 0.25), collection, 10, 1, half)
     for reranker in paths.values():
         assert {query for query, _ in reranker.calls} == {query.id for query in collection.queries}
         assert {len(rows) for _, rows in reranker.calls} == {10}
-        assert all(one != other for one, other in zip(reranker.calls, reranker.calls[1:]))
+        assert all(call != following for call, following in zip(reranker.calls, reranker.calls[1:]))
     assert (plain.path, fast.path) == (PLAIN, FAST)
     assert (plain.precision, fast.precision) == ("float32", "bfloat16")
     assert plain.ratio_to_plain == 1
     assert fast.ratio_to_plain == pytest.approx(plain.median_ms / fast.median_ms)
     assert plain.median_ms >= 10 and fast.median_ms >= 2
-    assert fast.reranker == "noting" and fast.depth == 10 and fast.candidates == 10 and fast.documents == 60
+    assert fast.reranker == "recording" and fast.depth == 10 and fast.candidates == 10 and fast.documents == 60
     assert fast.largest_difference == 0.25 and fast.measured_queries is None
 
 
 def test_a_batch_takes_the_next_queries_in_order(collection):
     assert [query_numbers(call, 4, 6) for call in (0, 1, -1)] == [[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]]
-    reranker = Noting()
+    reranker = Recording()
     scoring_case(reranker, collection, 10, 4)(1)()
     assert [query for query, _ in reranker.calls] == [collection.queries[number].id for number in (4, 5, 0, 1)]
 
@@ -71,9 +71,9 @@ def test_work_on_one_query_a_call_takes_the_next_one_each_time():
 
 
 def test_a_slow_plain_path_is_timed_on_a_part_of_the_batch(collection):
-    slow, fast = Noting(0.02), Noting(0.0001)
+    slow, fast = Recording(0.02), Recording(0.0001)
     setup = Setup(Meter(0.3, 5), "cpu", 1, "a machine")
-    plain_row, fast_row = scoring_rows(Subject("noting", {PLAIN: slow, FAST: fast}, None), collection, 5, 40, setup)
+    plain_row, fast_row = scoring_rows(Subject("recording", {PLAIN: slow, FAST: fast}, None), collection, 5, 40, setup)
     assert 1 <= plain_row.measured_queries < 40 and fast_row.measured_queries is None
     assert plain_row.median_ms >= 40 * 20
     assert plain_row.queries_per_second <= 50
@@ -81,7 +81,7 @@ def test_a_slow_plain_path_is_timed_on_a_part_of_the_batch(collection):
 
 
 def test_a_reranker_with_one_path_has_one_row(collection, setup):
-    (row,) = scoring_rows(Subject("noting", {PLAIN: Noting()}, None), collection, 10, 4, setup)
+    (row,) = scoring_rows(Subject("recording", {PLAIN: Recording()}, None), collection, 10, 4, setup)
     assert row.path == PLAIN and row.ratio_to_plain == 1
 
 
@@ -97,5 +97,5 @@ def test_queries_of_a_batch_are_scored_together_where_the_reranker_can(collectio
     ids=["one", "none", "one path"],
 )
 def test_the_largest_difference_is_relative_to_the_largest_score(collection, paths, expected):
-    rerankers = {path: Noting(error=error) for path, error in paths.items()}
+    rerankers = {path: Recording(error=error) for path, error in paths.items()}
     assert largest_difference(rerankers, collection, 20) == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""The service under load, by real sockets; and the clients against a server whose answers are known."""
+"""The service under load over real sockets, and the clients against a server with known answers."""
 
 import asyncio
 import json
@@ -12,24 +12,24 @@ from tests.processes import attempt
 
 
 def answers_of(answer, loop):
-    """What a loop of requests gets from a server that answers by a coroutine of reader and writer; its requests."""
-    asked = []
+    """The answers to a loop of requests, the connections left open, and the requests that the server received."""
+    requests = []
 
     async def connected(reader, writer):
         while line := (await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b""):
-            asked.append(line.split()[1].decode())
-            await answer(writer, len(asked))
+            requests.append(line.split()[1].decode())
+            await answer(writer, len(requests))
 
     async def run():
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
         connections = http_clients.Connections("127.0.0.1", server.sockets[0].getsockname()[1], "one", ["a b", "c"])
-        found = await loop(connections)
+        answers = await loop(connections)
         opened = len(connections.free)
         connections.close()
         server.close()
-        return found, opened
+        return answers, opened
 
-    return (*asyncio.run(run()), asked)
+    return (*asyncio.run(run()), requests)
 
 
 async def say(writer, status, body):
@@ -41,9 +41,9 @@ async def by_turns(writer, number):
 
 
 def test_statuses_and_late_answers_are_told_apart_and_connections_kept():
-    found, opened, asked = answers_of(by_turns, partial(http_clients.closed_loop, clients=1, seconds=0.05))
-    assert [(one.status, one.late) for one in found[:4]] == [(429, False), (200, True)] * 2
-    assert asked[:3] == ["/v1/one/search?query=a+b", "/v1/one/search?query=c", "/v1/one/search?query=a+b"]
+    answers, opened, requests = answers_of(by_turns, partial(http_clients.closed_loop, clients=1, seconds=0.05))
+    assert [(answer.status, answer.late) for answer in answers[:4]] == [(429, False), (200, True)] * 2
+    assert requests[:3] == ["/v1/one/search?query=a+b", "/v1/one/search?query=c", "/v1/one/search?query=a+b"]
     assert opened == 1
 
 
@@ -56,9 +56,9 @@ def test_an_open_loop_does_not_wait_for_answers_and_counts_from_when_a_request_w
         await gate.wait()
         await say(writer, 200, "{}")
 
-    found, opened, _ = answers_of(held, partial(http_clients.open_loop, rate=200, seconds=0.1, seed=1))
-    assert len(found) == opened == 20
-    seconds = [one.seconds for one in found]
+    answers, opened, _ = answers_of(held, partial(http_clients.open_loop, rate=200, seconds=0.1, seed=1))
+    assert len(answers) == opened == 20
+    seconds = [answer.seconds for answer in answers]
     assert seconds == sorted(seconds, reverse=True) and seconds[0] > 0.05 > seconds[-1] - 0.05
 
 
@@ -66,13 +66,13 @@ def test_a_connection_that_ends_is_an_error_of_its_kind():
     async def ended(writer, number):
         writer.close()
 
-    found, opened, _ = answers_of(ended, partial(http_clients.open_loop, rate=1000, seconds=0.003, seed=1))
-    assert {one.status for one in found} == {"IncompleteReadError"} and not opened
+    answers, opened, _ = answers_of(ended, partial(http_clients.open_loop, rate=1000, seconds=0.003, seed=1))
+    assert {answer.status for answer in answers} == {"IncompleteReadError"} and not opened
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """What the command says of a service that it starts."""
+    """Output and rows of the command for a service that it starts."""
     folder = tmp_path_factory.mktemp("load")
     line = "bench --quick --service --reranker bm25-title --documents 300 --depth 20 --rate 40 --clients 40 --seconds 1"
     status, out, err = attempt(folder, f"{line} --json rows.json", OMP_NUM_THREADS="1")

@@ -19,10 +19,10 @@ OPTIONS = rerankers.RerankerOptions(threads=1)
 
 
 def test_every_model_is_measured():
-    """But those that read concepts, of which a generated collection has none, and those without word vectors."""
+    """Except those without word vectors and those that read concepts, which generated collections lack."""
     classes = {name: model_classes(name) for name in names()}
     of_words = {
-        name for name, (one, config) in classes.items() if one.has_word_vectors and not config.reads_concepts({})
+        name for name, (model, config) in classes.items() if model.has_word_vectors and not config.reads_concepts({})
     }
     assert {"delta", "ktrel-w", "wmd-title"} < {*of_words, "wmd-title"} == set(measured_by_default())
 
@@ -33,14 +33,14 @@ def test_specs_that_can_be_measured(spec):
 
 
 @pytest.mark.parametrize(
-    "spec, said",
+    "spec, message",
     [
         *((unknown, "unknown reranker") for unknown in ("nope", "nope:checkpoint", "delt", "")),
-        ("ktrel", "no random weights here: give it as NAME:CHECKPOINT"),
+        ("ktrel", "no random weights: give NAME:CHECKPOINT"),
     ],
 )
-def test_specs_that_cannot_be_measured(spec, said):
-    with pytest.raises(InputError, match=said):
+def test_specs_that_cannot_be_measured(spec, message):
+    with pytest.raises(InputError, match=message):
         check_spec(spec)
 
 
@@ -85,14 +85,14 @@ def test_a_class_from_elsewhere_has_one_path_as_a_model_without_a_fast_one(colle
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """The names of the functions that make a collection, which are called here and not in a process of their own."""
+    """The names of the functions that make a collection, which run in this process instead of a child."""
     called = []
 
-    def call(make, *of):
-        called.append(make.__name__)
-        return make(*of)
+    def call(function, *arguments):
+        called.append(function.__name__)
+        return function(*arguments)
 
-    monkeypatch.setattr("rerank_plugin.benchmark.collection._in_a_process_of_its_own", call)
+    monkeypatch.setattr("rerank_plugin.benchmark.collection._in_child_process", call)
     return called
 
 
@@ -134,8 +134,8 @@ def test_queries_without_candidates_are_left_out(collection):
             rows = np.arange(3 if query.id != "q2" else 0)
             return Candidates(collection.forward, rows, np.ones(len(rows), np.float32))
 
-    found = with_candidates(collection, ThreeRows(), 10, "three rows")
-    assert [query.id for query in found.queries] == ["q0", "q1", "q3", "q4", "q5"]
-    assert found.mean_candidates(10) == 3 and found.source == "three rows"
+    kept = with_candidates(collection, ThreeRows(), 10, "three rows")
+    assert [query.id for query in kept.queries] == ["q0", "q1", "q3", "q4", "q5"]
+    assert kept.mean_candidates(10) == 3 and kept.source == "three rows"
     with pytest.raises(InputError, match="nothing at all"):
         with_candidates(replace(collection, queries=[Query("q2", "")]), ThreeRows(), 10, "nothing at all")
