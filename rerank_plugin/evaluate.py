@@ -1,4 +1,4 @@
-"""``rerank-plugin evaluate``: measures runs, and compares them with one another."""
+"""``rerank-plugin evaluate``: measures runs, and compares them with a baseline."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rerank_plugin.corpora import JUDGMENTS, accepted
 log = logging.getLogger(__name__)
 
 DESCRIPTION = """\
-Measure TREC run files against judgments. Every judged query counts: one that a run lacks scores 0.
+Measure TREC run files against judgments. Every judged query counts: a query that a run lacks scores 0.
 
 Measures are those of ir-measures (nDCG@10, AP, P@5, R@500, RR@10, AP(rel=2), ...) and the papers' names:
-NDCG.20 has gain 2^rel - 1 (nDCG@20 has gain rel), Prec.5 is P@5, MAP is AP. ERR@k takes the highest grade
-in the judgments as the top of the scale, or --highest-grade."""
+NDCG.20 has gain 2^rel - 1 (nDCG@20 has gain rel), Prec.5 is P@5, MAP is AP. The scale of ERR@k ends at the
+highest grade in the judgments, or at --highest-grade."""
 EXAMPLE = """\
 example:
   rerank-plugin evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run
 
-The runs come before --measures, or after a -- of their own."""
+Give the runs before --measures, or after --."""
 
 FORMATS = ("table", "markdown", "csv", "json")  # evaluation.report is too slow to import for --help
 
@@ -35,12 +35,12 @@ def arguments():
     return parser
 
 
-def add_options(parser, formats, how_many_runs: str):
-    """The options that choose runs, measures and tests; the adder of further ones."""
+def add_options(parser, formats, nargs: str):
+    """Add the options of runs, measures and tests; returns the function that adds options of the output."""
     from rerank_plugin.evaluation.measures import DEFAULTS
 
     add = parser.add_argument
-    add("runs", nargs=how_many_runs, metavar="RUN", help="TREC run file, also .gz")
+    add("runs", nargs=nargs, metavar="RUN", help="TREC run file, also .gz")
     add("--qrels", required=True, metavar="J", help=f"judgments: {accepted(JUDGMENTS)}")
     add("--measures", nargs="+", metavar="M", help=f"measures (default: {' '.join(DEFAULTS)})")
     add("--baseline", metavar="RUN", help="run to compare the other runs with (default: no tests)")
@@ -50,7 +50,7 @@ def add_options(parser, formats, how_many_runs: str):
     add("--highest-grade", type=float, metavar="G", help=highest)
     add("--alpha", type=float, help="significance level (default: 0.05)")
     add("--per-query", action="store_true", help="print the values of each query, too")
-    agreement = "print Kendall's tau and the shared part of the top 10 with --baseline, too"
+    agreement = "print Kendall's tau and the overlap of the top 10 with --baseline, too"
     add("--agreement", action="store_true", help=agreement)
     return add
 
@@ -78,46 +78,47 @@ def check(parser, options) -> None:
 
 
 def measured(options) -> str:
-    """The report on the runs."""
+    """The report on the runs of the command line."""
     paths, baseline = run_paths(options.runs, options.baseline)
 
     from rerank_plugin.corpora import judgments
     from rerank_plugin.evaluation.measures import DEFAULTS
     from rerank_plugin.files.runs import read_run
 
-    measures = parsed(options.measures or DEFAULTS)
+    measures = checked(options.measures or DEFAULTS)
     judged = judgments(options.qrels)
-    return reported(judged, {path: read_run(path) for path in paths}, measures, baseline, options)
+    return evaluated(judged, {path: read_run(path) for path in paths}, measures, baseline, options)
 
 
-def reported(judged, runs, measures, baseline, options) -> str:
+def evaluated(judged, runs, measures, baseline, options) -> str:
+    """The report on runs in memory."""
     from rerank_plugin.evaluation import report
     from rerank_plugin.evaluation.evaluation import evaluate
 
     evaluation = evaluate(judged, runs, measures, baseline, options.agreement, options.highest_grade)
-    say(report.warnings(evaluation))
+    log_warnings(report.warnings(evaluation))
     return report.report(evaluation, options.alpha or 0.05, options.per_query).text(options.format)
 
 
 def run_paths(runs: list[str], baseline: str | None) -> tuple[list[str], str | None]:
-    """The runs to read, as the user wrote them, and the baseline's name among them; it goes first if it is another."""
+    """The paths of the runs as written, and the baseline's among them; a further baseline comes first."""
     by_file: dict[str, str] = {}
     for path in runs:
         if by_file.setdefault(os.path.realpath(path), path) != path or runs.count(path) > 1:
-            raise InputError(f"{path}: is given twice")
+            raise InputError(f"{path}: is given twice; give each run once")
     if baseline is None:
         return runs, None
-    known = by_file.get(os.path.realpath(baseline))
-    return (runs, known) if known else ([baseline, *runs], baseline)
+    same_file = by_file.get(os.path.realpath(baseline))
+    return (runs, same_file) if same_file else ([baseline, *runs], baseline)
 
 
-def say(lines) -> None:
+def log_warnings(lines) -> None:
     for line in lines:
         log.warning("%s", line)
 
 
-def parsed(measures) -> list[str]:
-    """The measures; a mistyped name must not wait for millions of lines to be read."""
+def checked(measures) -> list[str]:
+    """The measures; reports a mistyped name before the runs are read."""
     from rerank_plugin.evaluation.measures import parse
 
     for name in measures:

@@ -12,12 +12,10 @@ from rerank_plugin.base.errors import InputError
 log = logging.getLogger(__name__)
 
 DESCRIPTION = """\
-Fuse TREC runs of the same queries into one, by reciprocal ranks (rrf) or by scores normalized to [0, 1] by query
-(linear).
+Fuse TREC runs of the same queries by reciprocal ranks (rrf), or by scores normalized to [0, 1] by query (linear).
 
-With --tune, weights (and values of --k) are tried on judged queries, the table is printed, and --output is the
-run by the best ones. --format json keeps them in a file that --tuned takes for other runs: tune on validation
-queries, and fuse the runs of test queries."""
+--tune tries weights (and values of --k) on judged queries, prints a table, and writes --output with the best.
+--format json prints them for --tuned: tune on the runs of validation queries, fuse the runs of test queries."""
 EXAMPLES = """\
 examples:
   rerank-plugin fuse runs/bm25.run runs/ktrel.run --output runs/hybrid.run
@@ -31,18 +29,18 @@ def arguments():
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; at least two")
     add = parser.add_argument
     add("--output", type=Path, metavar="RUN", help="run file to write")
-    add("--method", choices=("rrf", "linear"), help="reciprocal ranks or scores (default: rrf)")
-    weights = "weights of the runs; of two, the first one's share is enough (default: equal)"
+    add("--method", choices=("rrf", "linear"), help="fusion by reciprocal ranks or by scores (default: rrf)")
+    weights = "weights of the runs; for two runs, the share of the first is enough (default: equal)"
     add("--weights", type=float, nargs="+", metavar="W", help=weights)
     add("--k", type=float, nargs="+", metavar="K", help="k of rrf; with --tune, the values to try (default: 60)")
-    add("--tune", metavar="J", help="judgments to tune the weights on (see evaluate)")
+    add("--tune", metavar="J", help="judgments to tune the weights on, as in evaluate")
     add("--overwrite", action="store_true", help="replace an existing run")
     add = parser.add_argument_group("tuning").add_argument
     add("--measure", nargs="+", default=["AP"], help="measure to maximize; the mean of several")
     add("--step", type=float, default=0.05, help="step between weights")
-    add("--search", choices=("grid", "ascent"), default="grid", help="grid of all weights, or coordinate ascent by run")
+    add("--search", choices=("grid", "ascent"), default="grid", help="search of all weights, or coordinate ascent")
     add("--format", choices=("table", "json"), default="table", help="format of the output")
-    add("--tuned", type=Path, metavar="FILE", help="JSON file with the method, weights and k that --tune found")
+    add("--tuned", type=Path, metavar="FILE", help="JSON file of --tune, with method, weights and k")
     add = parser.add_argument_group("ranks and output").add_argument
     add("--depth", type=int, help="ranks to read of each run (default: all)")
     add("--output-depth", type=int, help="ranks to write (default: all)")
@@ -54,24 +52,24 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
     if len(options.runs) < 2:
-        parser.error("fusing needs two runs at least")
+        parser.error("fusing needs at least two runs")
     if options.output is None and options.tune is None:
         parser.error("--output or --tune is required")
     parser.check_counts(options, "depth", "output_depth")
     if options.tuned and (options.tune or options.weights or options.k or options.method):
-        parser.error("--tuned says all of method, weights and k, and is no tuning: leave the others out")
+        parser.error("--tuned gives method, weights and k: leave out --method, --weights, --k and --tune")
     if options.tune and options.weights:
-        parser.error("--tune finds weights: it takes no --weights")
+        parser.error("--tune finds the weights: leave out --weights")
     if not options.tune and len(options.k or []) > 1:
-        parser.error("several values of --k are for --tune")
-    if options.output is not None:  # before hours of tuning
+        parser.error("several values of --k need --tune")
+    if options.output is not None:  # checked before the slow tuning
         from rerank_plugin.files.outputs import check_free
         from rerank_plugin.files.runs import RUN, check_not_read
 
         check_not_read(options.output, options.runs)
         check_free(options.output, RUN, options.overwrite)
     runs = _read(options.runs)
-    fusion = _tuned(options, runs) if options.tune else _given(options)
+    fusion = _tuned(options, runs) if options.tune else _chosen(options)
     if options.output is not None:
         _write(options, runs, fusion)
 
@@ -82,11 +80,11 @@ def _read(paths: list[Path]) -> list:
     runs = [read_run(path) for path in paths]
     for path, run in zip(paths[1:], runs[1:]):
         if not run.keys() & runs[0].keys():
-            raise InputError(f"{path} and {paths[0]} have no query in common: they cannot be fused")
+            raise InputError(f"{path} and {paths[0]} have no query in common: fuse runs of the same queries")
     return runs
 
 
-def _given(options):
+def _chosen(options):
     """The :class:`~rerank_plugin.evaluation.run_fusion.Fusion` of the command line, or of --tuned."""
     from rerank_plugin.evaluation.run_fusion import Fusion
 
@@ -94,25 +92,27 @@ def _given(options):
         return Fusion.of(options.method or "rrf", options.weights, *(options.k or [60.0]), len(options.runs))
     try:
         best = json.loads(options.tuned.read_text(encoding="utf-8"))["best"]
-        values = str(best["method"]), [float(one) for one in best["weights"]], float(best["k"])
+        values = str(best["method"]), [float(weight) for weight in best["weights"]], float(best["k"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{options.tuned} holds no tuned weights ({error!r}); write it with --tune --format json"
         ) from None
     if len(values[1]) != len(options.runs):
-        raise InputError(f"{options.tuned} has weights for {len(values[1])} runs, and {len(options.runs)} are given")
+        raise InputError(
+            f"{options.tuned} has weights for {len(values[1])} runs: give as many, not {len(options.runs)}"
+        )
     return Fusion.of(*values, len(options.runs))
 
 
 def _tuned(options, runs: list):
-    """Print what was tried; returns the best fusion."""
+    """Tune, and print all fusions tried; returns the best."""
     from rerank_plugin.corpora import judgments
     from rerank_plugin.evaluation.measures import parse
     from rerank_plugin.evaluation.run_fusion import tune
 
     for measure in options.measure:
         parse(measure)
-    found = tune(
+    tuning = tune(
         runs,
         judgments(options.tune),
         options.measure,
@@ -123,43 +123,43 @@ def _tuned(options, runs: list):
         options.depth,
         lambda weights: commandline.progress(weights, "tuning", "weights"),
     )
-    print(_as_json(options, found) if options.format == "json" else _as_table(options, found))
-    return found.best.fusion
+    print(_as_json(options, tuning) if options.format == "json" else _as_table(options, tuning))
+    return tuning.best.fusion
 
 
-def _named(options) -> str:
-    """What is tuned for, in one name."""
+def _measure(options) -> str:
+    """The name of the mean of the measures to maximize."""
     return " + ".join(options.measure)
 
 
-def _as_json(options, found) -> str:
-    def described(one) -> dict:
-        fusion = one.fusion
-        how = {"method": fusion.method, "weights": list(fusion.weights), "k": fusion.k}
-        return {**how, _named(options): one.value}
+def _as_json(options, tuning) -> str:
+    def described(tried) -> dict:
+        fusion = tried.fusion
+        settings = {"method": fusion.method, "weights": list(fusion.weights), "k": fusion.k}
+        return {**settings, _measure(options): tried.value}
 
-    said = {
+    result = {
         "judgments": options.tune,
-        "measure": _named(options),
-        "runs": {str(path): value for path, value in zip(options.runs, found.single)},
-        "best": described(found.best),
-        "tried": [described(one) for one in found.tried],
+        "measure": _measure(options),
+        "runs": {str(path): value for path, value in zip(options.runs, tuning.single)},
+        "best": described(tuning.best),
+        "tried": [described(tried) for tried in tuning.tried],
     }
-    return json.dumps(said, indent=1)
+    return json.dumps(result, indent=1)
 
 
-def _as_table(options, found) -> str:
-    """A line for each run alone and for each fusion, the best one marked."""
-    lines = [f"{path}: {_named(options)} {value:.4f}" for path, value in zip(options.runs, found.single)]
-    is_rrf = found.best.fusion.method == "rrf"
-    lines.append(("     k  " if is_rrf else "") + "weights".ljust(8 * len(options.runs)) + f"  {_named(options)}")
-    for one in found.tried:
-        weights = " ".join(f"{weight:7.4f}" for weight in one.fusion.weights)
-        k = f"{one.fusion.k:6g}  " if is_rrf else ""
-        lines.append(f"{k}{weights}  {one.value:.4f}" + ("  best" if one is found.best else ""))
-    best = found.best.fusion
-    shown = f"--method {best.method} --weights " + " ".join(f"{weight:.12g}" for weight in best.weights)
-    lines.append("best: " + shown + (f" --k {best.k:g}" if is_rrf else ""))
+def _as_table(options, tuning) -> str:
+    """A line for each single run and for each fusion, with a mark for the best fusion."""
+    lines = [f"{path}: {_measure(options)} {value:.4f}" for path, value in zip(options.runs, tuning.single)]
+    is_rrf = tuning.best.fusion.method == "rrf"
+    lines.append(("     k  " if is_rrf else "") + "weights".ljust(8 * len(options.runs)) + f"  {_measure(options)}")
+    for tried in tuning.tried:
+        weights = " ".join(f"{weight:7.4f}" for weight in tried.fusion.weights)
+        k = f"{tried.fusion.k:6g}  " if is_rrf else ""
+        lines.append(f"{k}{weights}  {tried.value:.4f}" + ("  best" if tried is tuning.best else ""))
+    best = tuning.best.fusion
+    command = f"--method {best.method} --weights " + " ".join(f"{weight:.12g}" for weight in best.weights)
+    lines.append("best: " + command + (f" --k {best.k:g}" if is_rrf else ""))
     return "\n".join(lines)
 
 
@@ -168,8 +168,8 @@ def _write(options, runs: list, fusion) -> None:
     from rerank_plugin.files.runs import RankedList, write_run
 
     fused = {
-        query: RankedList(one.doc_ids[: options.output_depth], one.scores[: options.output_depth])
-        for query, one in fuse(runs, fusion, options.depth).items()
+        query: RankedList(ranking.doc_ids[: options.output_depth], ranking.scores[: options.output_depth])
+        for query, ranking in fuse(runs, fusion, options.depth).items()
     }
     write_run(options.output, fused, options.tag or fusion.method, options.overwrite)
     log.info("%s: %d queries of %d runs", options.output, len(fused), len(runs))

@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def reader(main, capsys):
-    """A function: what a command says on stdout and stderr, against the judgments ``qrels``; both in lines."""
+    """A function: the lines of a command on stdout and stderr, against the judgments ``qrels``."""
 
     def run(line, qrels="qrels"):
         main(["--qrels", qrels, *line.split()])
@@ -35,14 +35,14 @@ def reader(main, capsys):
 
 
 @pytest.fixture
-def said(folder, capsys):
+def printed(folder, capsys):
     return reader(main, capsys)
 
 
 @pytest.fixture
-def result(said):
-    """What the command says as JSON."""
-    return lambda line, **more: json.loads("".join(said(f"{line} --format json", **more)[0]))
+def result(printed):
+    """The JSON that the command prints."""
+    return lambda line, **more: json.loads("".join(printed(f"{line} --format json", **more)[0]))
 
 
 def test_results_go_to_stdout_and_reports_to_stderr(folder):
@@ -88,42 +88,42 @@ def test_bad_input_is_one_line_and_status_2(folder, arguments, culprit, capsys):
 
 
 @pytest.mark.parametrize("baseline", ["bad.run", "./bad.run"])
-def test_a_baseline_from_outside_goes_first(said, baseline):
-    lines, _ = said(f"good.run --baseline {baseline} --measures AP")
+def test_a_baseline_from_outside_goes_first(printed, baseline):
+    lines, _ = printed(f"good.run --baseline {baseline} --measures AP")
     assert [line.split()[0] for line in lines[:3]] == ["run", baseline, "good.run"]
 
 
-def test_a_baseline_among_the_runs_stays_where_it_is(said):
-    lines, _ = said("good.run bad.run --baseline ./bad.run --measures AP --format csv")
+def test_a_baseline_among_the_runs_stays_where_it_is(printed):
+    lines, _ = printed("good.run bad.run --baseline ./bad.run --measures AP --format csv")
     assert [line.split(",")[0] for line in lines] == ["run", "good.run", "bad.run"]
     assert lines[2].endswith(",,,")
 
 
-def test_default_measures_formats_and_output(folder, said):
-    assert said("good.run --format markdown --per-query --output new/report.md")[0] == []
+def test_default_measures_formats_and_output(folder, printed):
+    assert printed("good.run --format markdown --per-query --output new/report.md")[0] == []
     text = (folder / "new" / "report.md").read_text()
     assert text.startswith("| run | nDCG@10 | nDCG@20 | NDCG.20 | AP | P@5 | R@500 |\n")
     assert "| good.run | q3 | 1.0000 | 1.0000 | 1.0000 | 1.0000 | 0.2000 | 1.0000 |\n" in text
-    assert tables.FORMATS == FORMATS  # those that are offered are there
+    assert tables.FORMATS == FORMATS  # every format of the option exists
 
 
-def test_the_scale_of_err(said):
+def test_the_scale_of_err(printed):
     for more, expected in (("", (3 + 1 + 1) / 4 / 3), ("--highest-grade 4", (3 + 1 + 1) / 16 / 3)):
-        lines, _ = said(f"good.run --measures ERR@1 --format csv {more}")
+        lines, _ = printed(f"good.run --measures ERR@1 --format csv {more}")
         assert float(lines[-1].split(",")[-1]) == pytest.approx(expected)
 
 
-def test_the_agreement_with_the_baseline(folder, said, result):
+def test_the_agreement_with_the_baseline(folder, printed, result):
     (folder / "other.run").write_text("q1 Q0 b 1 2 t\nq1 Q0 x 2 1 t\nq1 Q0 a 3 0 t\n")
-    asked = "other.run --baseline good.run --agreement --measures P@1"
-    assert ["other.run", "-1.0000", "0.6667", "1"] in [line.split() for line in said(asked)[0]]
-    assert result(asked)["agreement"] == {
+    line = "other.run --baseline good.run --agreement --measures P@1"
+    assert ["other.run", "-1.0000", "0.6667", "1"] in [row.split() for row in printed(line)[0]]
+    assert result(line)["agreement"] == {
         "other.run": {"kendall_tau": -1, "same_top_10": pytest.approx(2 / 3), "queries": 1}
     }
 
 
-def test_the_same_measure_twice_is_shown_once(said):
-    assert said("good.run --measures AP AP MAP")[0][0].split() == ["run", "AP", "MAP"]
+def test_the_same_measure_twice_is_shown_once(printed):
+    assert printed("good.run --measures AP AP MAP")[0][0].split() == ["run", "AP", "MAP"]
 
 
 def test_the_sample_has_judgments(folder, result):

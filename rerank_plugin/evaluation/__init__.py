@@ -1,1 +1,1 @@
-"""Measures, significance tests and reports; fused runs, and the tuning of their weights."""
+"""Measures, significance tests and reports; fusion of runs, and the tuning of its weights."""

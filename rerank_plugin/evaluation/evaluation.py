@@ -1,4 +1,4 @@
-"""The evaluation of several runs: values, means, what was missing, and comparisons with a baseline."""
+"""The evaluation of several runs: values, means, missing queries, and comparisons with a baseline."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Evaluation:
     """The results of an evaluation."""
 
     queries: list[str]  # the Q judged queries
-    measures: list[str]  # names, as given
+    measures: list[str]  # names, as requested
     values: dict[str, Values]  # by run and measure, float64 [Q]
     summaries: dict[str, dict[str, float]]  # by run and measure, the mean over all judged queries, or the sum of counts
-    missing: dict[str, list[str]]  # by run, the judged queries that it lacks; they count as if it had found nothing
+    missing: dict[str, list[str]]  # by run, the judged queries that it lacks; they count as queries without hits
     unjudged: dict[str, list[str]]  # by run, its queries without judgments; they are left out
-    baseline: str | None  # the run that the others are compared with, if any
+    baseline: str | None  # the run to compare the others with, if any
     comparisons: dict[str, dict[str, Comparison]]  # by run and measure, without the baseline
-    agreements: dict[str, Agreement]  # by run, without the baseline, its agreement with that; empty if not requested
+    agreements: dict[str, Agreement]  # by run, its agreement with the baseline; empty if not requested
 
 
 def evaluate(
@@ -35,20 +35,22 @@ def evaluate(
     agreements: bool = False,
     highest: float | None = None,
 ) -> Evaluation:
-    """Measure runs, given by name, and compare them with the one named ``baseline``.
+    """Measure runs by name, and compare them with the run ``baseline``.
 
     Args:
-        agreements: whether to compare their order with the baseline's, too.
+        agreements: whether to compare their rankings with the baseline's, too.
         highest: see `Evaluator`.
 
     Raises:
-        InputError: an unknown measure, or a run that has queries, but none of the judged ones.
+        InputError: an unknown measure or baseline, or a run without any judged query.
     """
     if baseline is not None and baseline not in runs:
         raise InputError(f"the baseline {baseline} is not among the runs: {', '.join(runs)}")
     evaluator = Evaluator(judgments, measures, highest)
     judged = set(evaluator.queries)
-    values, missing, unjudged = {}, {}, {}
+    values: dict[str, Values] = {}
+    missing: dict[str, list[str]] = {}
+    unjudged: dict[str, list[str]] = {}
     for name, run in runs.items():
         missing[name] = [query for query in evaluator.queries if query not in run]
         unjudged[name] = [query for query in run if query not in judged]

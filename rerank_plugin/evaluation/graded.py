@@ -1,10 +1,10 @@
-"""The graded measures that ir-measures leaves to a script, exponential NDCG and ERR; and linear nDCG for any grades.
+"""Graded measures: exponential NDCG and ERR, which ir-measures leaves to a script, and linear nDCG for any grades.
 
 The script (gdeval.pl) takes only numeric query ids and grades up to 4; with others it fails or silently gives another
-mean. Both measures are written here from their definitions, for any ids and grades. Linear nDCG (gain rel) is the one
-of trec_eval, which takes whole grades only.
+mean. Both measures are computed here from their definitions, for any ids and grades. Linear nDCG (gain rel) is that of
+trec_eval, which takes whole grades only.
 
-Gains of the other two are 2^rel - 1. The relevance levels of the click logs ([D18] 4.1) reach 100 and more, where 2^rel
+NDCG and ERR have gain 2^rel - 1. The relevance levels of the click logs ([D18] 4.1) reach 100 and more, where 2^rel
 outgrows exact numbers and then floats. Both measures are ratios, so gains are divided by 2^highest beforehand, which is
 exact in floating point and cannot overflow.
 """
@@ -29,7 +29,7 @@ def ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = 
         ranked: the grades of the ranked documents from rank 1 on, 0 where not judged.
         judged: the grades of all judged documents of the query, for the ideal ranking.
         cutoff: n; None for the whole ranking.
-        linear: whether the gain is the grade itself, those below 0 counting as 0 (Järvelin and Kekäläinen, TOIS 2002).
+        linear: whether the gain is the grade itself, 0 if negative (Järvelin and Kekäläinen, TOIS 2002).
 
     Returns:
         0 for a query without relevant documents.
@@ -37,11 +37,11 @@ def ndcg(ranked: Sequence[float], judged: Iterable[float], cutoff: int | None = 
     ideal = sorted(judged, reverse=True)[:cutoff]
     if not ideal or ideal[0] <= 0:
         return 0.0
-    found, best = (
+    gains, ideal_gains = (
         np.maximum(np.array(grades, np.float64), 0.0) if linear else scaled_gains(grades, ideal[0])
         for grades in (ranked[:cutoff], ideal)
     )
-    return _discounted(found) / _discounted(best)
+    return _discounted(gains) / _discounted(ideal_gains)
 
 
 def _discounted(gains: np.ndarray) -> float:
@@ -51,12 +51,12 @@ def _discounted(gains: np.ndarray) -> float:
 def err(ranked: Sequence[float], highest: float, cutoff: int | None = None) -> float:
     """Expected reciprocal rank (Chapelle et al., CIKM 2009, equation 4).
 
-    ERR(n) = sum over ranks r <= n of 1/r * R(r) * product over i < r of (1 - R(i)), the user stopping at a document
-    with probability R = (2^rel - 1) / 2^highest.
+    ERR(n) = sum over ranks r <= n of 1/r * R(r) * product over i < r of (1 - R(i)); the user stops at a document with
+    probability R = (2^rel - 1) / 2^highest.
 
     Args:
         ranked: the grades of the ranked documents from rank 1 on, 0 where not judged.
-        highest: the highest grade of the scale; here the highest one in the judgments, of all queries.
+        highest: the highest grade of the scale.
     """
     stops = scaled_gains(ranked[:cutoff], highest)  # [n]
     arrives = np.concatenate([[1.0], np.cumprod(1.0 - stops)[:-1]])[: len(stops)]

@@ -26,23 +26,22 @@ def evaluate_runs(
 ) -> dict[str, Any]:
     """The values that ``evaluate --format json`` prints, as a dictionary.
 
-    Every judged query counts; one that a run does not have scores 0. Queries without judgments are left out.
+    Every judged query counts; a query that a run lacks scores 0. Queries without judgments are left out.
 
     Args:
-        qrels: what the commands take (``sample:test``, a qrels file, a BEIR folder with its split), or
+        qrels: judgments as the commands take them (``sample:test``, a qrels file, a BEIR folder with its split), or
             ``{query id: {document id: grade}}``.
-        runs: by name, the path of a run file or the result of `read_run` or `rank_many`; or a list of paths, which
-            serve as names.
+        runs: by name, the path of a run file or the result of `read_run` or `rank_many`; or a list of paths, which are
+            also the names.
         measures: names of ir-measures (``nDCG@10``, ``AP``, ``RR@10``) and of the papers (``NDCG.20``, ``Prec.5``).
-        baseline: the name of the run that the others are compared with by a two-tailed paired t-test with Bonferroni
-            correction.
+        baseline: name of the run to compare the others with, by a two-tailed paired t-test with Bonferroni correction.
         alpha: the level of significance, which is only reported.
         per_query: whether to add the values of each query.
 
     Returns:
         ``queries`` (their number), ``runs`` ({run: {measure: value}}), ``reported`` ({run: missing and unjudged
-        queries}), with a baseline ``tests`` ({run: {measure: p, t, difference}} under ``runs``), and ``per_query``
-        ({run: {measure: {query id: value}}}) where asked for.
+        queries}); with a baseline ``tests`` ({run: {measure: p, t, difference}} under ``runs``), and on request
+        ``per_query`` ({run: {measure: {query id: value}}}).
 
     Raises:
         InputError: a file cannot be read, a measure or the baseline is unknown, or no query of a run is judged.
@@ -54,7 +53,7 @@ def evaluate_runs(
     if not 0 < alpha < 1:
         raise InputError(f"the level of significance {alpha} must be between 0 and 1")
     if isinstance(runs, (str, os.PathLike)):
-        raise InputError("runs are a list of paths, or runs by name: give [path] for one run")
+        raise InputError("runs are a list of paths, or runs by name: give [path] for a single run")
     named = runs if isinstance(runs, Mapping) else {str(path): path for path in runs}
     if not named:
         raise InputError("there is no run to evaluate")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DEFAULTS = ("nDCG@10", "nDCG@20", "NDCG.20", "AP", "P@5", "R@500")
 EXAMPLES = "nDCG@10, NDCG.20, AP, P@5, Prec.5, R@500, RR@10, ERR@20, AP(rel=2)"
 
-# [D18] 4.4 writes NDCG.20 (gain 2^rel - 1; nDCG@20 is the one with gain rel) and Prec.5.
+# [D18] 4.4 writes NDCG.20 (gain 2^rel - 1; nDCG@20 has gain rel) and Prec.5.
 PAPER_NAMES = ((r"NDCG\.(\d+)", "nDCG(dcg='exp-log2')@{}"), (r"Prec\.(\d+)", "P@{}"))
 
 # trec_eval keeps counts per grade, and its nDCG takes time quadratic in the highest one: 10,000 is still instant.
@@ -25,59 +25,59 @@ def parse(name: str) -> ir_measures.Measure:
     """The measure of a name.
 
     Raises:
-        InputError: there is no such measure, or nothing that is installed can compute it.
+        InputError: there is no such measure, or no installed provider can compute it.
     """
     with naming_extras("a measure"):
         import ir_measures
 
-    written = name
-    for pattern, meaning in PAPER_NAMES:
+    standard_name = name
+    for pattern, template in PAPER_NAMES:
         if match := re.fullmatch(pattern, name):
-            written = meaning.format(int(match[1]))
+            standard_name = template.format(int(match[1]))
     try:
-        measure = ir_measures.parse_measure(written)
+        measure = ir_measures.parse_measure(standard_name)
         measure.validate_params()
-    except Exception as error:  # it raises a different one for each kind of mistake, TypeError and AssertionError too
-        said = f" ({error})" if isinstance(error, AssertionError) else ""
-        raise _unknown(name, f"no such measure{said}") from error
-    for at_least_one in ("cutoff", "rel"):  # below 1, trec_eval crashes the process or counts every document
-        value = measure.params.get(at_least_one)
+    except Exception as error:  # of many kinds, TypeError and AssertionError among them
+        detail = f" ({error})" if isinstance(error, AssertionError) else ""
+        raise _invalid(name, f"no such measure{detail}") from error
+    for parameter in ("cutoff", "rel"):  # below 1, trec_eval crashes the process or counts every document
+        value = measure.params.get(parameter)
         if isinstance(value, int) and value < 1:
-            raise _unknown(name, f"its {at_least_one} must be at least 1")
+            raise _invalid(name, f"its {parameter} must be at least 1")
     recall = measure.params.get("recall", 0.0)
     if not 0 <= recall <= 1 or round(recall, 2) != recall:  # the provider would silently round it
-        raise _unknown(name, "its recall must be from 0.0 to 1.0 with at most two decimals")
+        raise _invalid(name, "its recall must be from 0.0 to 1.0 with at most two decimals")
     gains = measure.params.get("gains", {})
-    if not all(type(one) is int and one <= HIGHEST_GRADE for pair in gains.items() for one in pair):
-        raise _unknown(name, f"gains must be whole numbers up to {HIGHEST_GRADE:,}; NDCG.20 takes any grades")
-    _try(name, measure)
+    if not all(type(number) is int and number <= HIGHEST_GRADE for pair in gains.items() for number in pair):
+        raise _invalid(name, f"gains must be whole numbers up to {HIGHEST_GRADE:,}; NDCG.20 takes any grades")
+    _check_computable(name, measure)
     return measure
 
 
 def is_ours(measure: ir_measures.Measure) -> bool:
-    """Whether `graded` computes it, and not a provider of ir-measures."""
+    """Whether `graded` computes a measure instead of a provider of ir-measures."""
     if measure.NAME == "nDCG":
         return measure["dcg"] == "exp-log2" and "gains" not in measure.params and not measure["judged_only"]
     return measure.NAME == "ERR"
 
 
 def provider() -> ir_measures.providers.Provider:
-    """All providers of ir-measures but the script behind ERR and exponential nDCG (see `graded`)."""
+    """All providers of ir-measures except the script for ERR and exponential nDCG (see `graded`)."""
     import ir_measures
     from ir_measures.providers import FallbackProvider
 
-    return FallbackProvider([one for one in ir_measures.DefaultPipeline.providers if one.NAME != "gdeval"])
+    return FallbackProvider([each for each in ir_measures.DefaultPipeline.providers if each.NAME != "gdeval"])
 
 
-def _try(name: str, measure: ir_measures.Measure) -> None:
-    """Compute the measure for one document, since some providers report an unsupported measure only then."""
+def _check_computable(name: str, measure: ir_measures.Measure) -> None:
+    """Compute the measure for one document: some providers report an unsupported measure only then."""
     if is_ours(measure):
         return
     try:
         list(provider().iter_calc([measure], {"q": {"d": 1}}, {"q": {"d": 1.0}}))
     except Exception as error:
-        raise _unknown(name, f"cannot be computed here ({type(error).__name__}: {error})") from error
+        raise _invalid(name, f"cannot be computed here ({type(error).__name__}: {error})") from error
 
 
-def _unknown(name: str, why: str) -> InputError:
-    return InputError(f"measure {name!r}: {' '.join(why.split())}; for example {EXAMPLES}")
+def _invalid(name: str, problem: str) -> InputError:
+    return InputError(f"measure {name!r}: {' '.join(problem.split())}; for example {EXAMPLES}")

@@ -1,4 +1,4 @@
-"""An evaluation as text, Markdown, CSV or JSON, and how the files of such reports are recognized."""
+"""An evaluation as text, Markdown, CSV or JSON, and the recognition of such report files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.evaluation.evaluation import Evaluation
@@ -16,9 +17,9 @@ from rerank_plugin.files.tables import Report, Rows, Table, known
 
 
 def report(evaluation: Evaluation, alpha: float, per_query: bool = False) -> Report:
-    """The values of all runs; in CSV the query column says "all", or the query of a row that ``per_query`` adds."""
+    """The values of all runs; in CSV the query column is "all", or the query of a row that ``per_query`` adds."""
     compared, measures = evaluation.comparisons, evaluation.measures
-    no_mark = " " if compared else ""  # keeps the digits of marked and unmarked values under one another
+    no_mark = " " if compared else ""  # aligns the digits of marked and unmarked values
     rows = [["run", *measures]]
     for run, summary in evaluation.summaries.items():
         marks = {name: test.mark(alpha) for name, test in compared.get(run, {}).items()}
@@ -30,8 +31,8 @@ def report(evaluation: Evaluation, alpha: float, per_query: bool = False) -> Rep
         parts.append(Table([header, *([run, f"{a.tau:.4f}", f"{a.top:.4f}", str(a.queries)] for run, a in agreed)]))
     detail = list(_per_query(evaluation)) if per_query else []
     if per_query:
-        shown = ([run, query, *(f"{value:.4f}" for value in values)] for run, query, *values in detail)
-        parts.append(Table([["run", "query", *measures], *shown], texts=2))
+        cells = ([run, query, *(f"{value:.4f}" for value in values)] for run, query, *values in detail)
+        parts.append(Table([["run", "query", *measures], *cells], texts=2))
     if compared:
         times = f"{len(compared)} comparison{'s' * (len(compared) > 1)} a measure"
         parts.append(
@@ -43,9 +44,9 @@ def report(evaluation: Evaluation, alpha: float, per_query: bool = False) -> Rep
 
 def _records(evaluation: Evaluation, detail: Rows) -> Rows:
     compared, measures = evaluation.comparisons, evaluation.measures
-    tested = [f"{name} {what}" for name in measures for what in ("difference", "t", "p")] if compared else []
+    tested = [f"{name} {part}" for name in measures for part in ("difference", "t", "p")] if compared else []
     untested = [""] * len(tested)
-    rows = [["run", "query", *measures, *tested]]
+    rows: list[list[Any]] = [["run", "query", *measures, *tested]]
     for run, summary in evaluation.summaries.items():
         tests = [part for name in measures for part in compared[run][name]] if run in compared else untested
         rows.append([run, "all", *(summary[name] for name in measures), *tests])
@@ -54,8 +55,8 @@ def _records(evaluation: Evaluation, detail: Rows) -> Rows:
 
 def _per_query(evaluation: Evaluation) -> Iterator[list]:
     for run, of_run in evaluation.values.items():
-        for at, query in enumerate(evaluation.queries):
-            yield [run, query, *(float(of_run[name][at]) for name in evaluation.measures)]
+        for number, query in enumerate(evaluation.queries):
+            yield [run, query, *(float(of_run[name][number]) for name in evaluation.measures)]
 
 
 def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False) -> dict:
@@ -68,15 +69,16 @@ def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False)
             "alpha": alpha,
             "runs": {
                 run: {
-                    name: {"p": one.p, "t": known(one.t), "difference": one.difference} for name, one in tests.items()
+                    name: {"p": test.p, "t": known(test.t), "difference": test.difference}
+                    for name, test in tests.items()
                 }
                 for run, tests in evaluation.comparisons.items()
             },
         }
     if evaluation.agreements:
         result["agreement"] = {
-            run: {"kendall_tau": known(one.tau), f"same_top_{TOP}": known(one.top), "queries": one.queries}
-            for run, one in evaluation.agreements.items()
+            run: {"kendall_tau": known(agreed.tau), f"same_top_{TOP}": known(agreed.top), "queries": agreed.queries}
+            for run, agreed in evaluation.agreements.items()
         }
     result["reported"] = {
         run: {"missing": evaluation.missing[run], "unjudged": evaluation.unjudged[run]} for run in evaluation.summaries
@@ -93,13 +95,13 @@ def warnings(evaluation: Evaluation) -> Iterator[str]:
     """Warnings about the numbers, one per line."""
     for run in evaluation.summaries:
         if missing := evaluation.missing[run]:
-            of = f"{len(missing)} of {len(evaluation.queries)} judged queries"
-            yield f"{run}: {of} are missing and count as 0: {_some(missing)}"
+            count = f"{len(missing)} of {len(evaluation.queries)} judged queries"
+            yield f"{run}: {count} are missing and count as 0: {_first(missing)}"
         if unjudged := evaluation.unjudged[run]:
-            yield f"{run}: {len(unjudged)} queries without judgments are left out: {_some(unjudged)}"
+            yield f"{run}: {len(unjudged)} queries without judgments are left out: {_first(unjudged)}"
 
 
-def _some(names: list[str]) -> str:
+def _first(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
@@ -107,14 +109,14 @@ JSON_KEYS = {"queries", "runs", "reported"}
 
 
 def _is_report(path: Path) -> bool:
-    """Whether a file is one of measures: as JSON by its keys, as a table by a header that names measures."""
+    """Whether a file is a report of measures: JSON by its keys, a table by a header that names measures."""
     text = beginning(path).decode(errors="replace")
     if text.startswith("{"):
         try:
-            found = json.loads(path.read_bytes())
+            content = json.loads(path.read_bytes())
         except ValueError:
             return False
-        return found.keys() >= JSON_KEYS
+        return content.keys() >= JSON_KEYS
     header = text.partition("\n")[0].strip().removeprefix("|").removesuffix("|")
     cells = [cell.strip() for cell in re.split(r"\||,|\s{2,}", header)]
     measures = [cell for cell in cells if _is_measure(cell)]

@@ -1,12 +1,12 @@
 """Fusion of runs, and tuning of its weights to maximize measures on judged queries.
 
-The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are tuned in one of two deterministic ways:
+The methods are those of :mod:`rerank_plugin.retrieval.fusion`. Weights are tuned by one of two deterministic searches:
 
 * grid search: all weights that are multiples of a step and add up to 1;
 * coordinate ascent (Metzler and Croft, Information Retrieval 2007), for more runs: starting from equal weights, each
   run's weight in turn is set to the best of 0, step, ..., 1, until a round over all runs changes nothing.
 
-Ties are won by the weights that were tried first; equal weights are tried first.
+Ties are won by the weights tried first; equal weights are tried first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 Run = Mapping[str, RankedList]
 GRID, ASCENT = "grid", "ascent"
-MOST = 20_000  # weights of a grid
+LARGEST_GRID = 20_000  # weights to try
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Fusion:
     """One way to fuse runs."""
 
     method: str  # ``rrf`` or ``linear``
-    weights: tuple[float, ...]  # of the runs, one each
+    weights: tuple[float, ...]  # one per run
     k: float = PAPER_K  # of ``rrf``
 
     @classmethod
     def of(cls, method: str, weights: Sequence[float] | None, k: float, runs: int) -> Fusion:
-        """Checked; some weights may be left out (:func:`rerank_plugin.retrieval.fusion.lists_weights`).
+        """A checked fusion; some weights may be left out (:func:`rerank_plugin.retrieval.fusion.lists_weights`).
 
         Raises:
             InputError: invalid weights or k.
@@ -53,7 +53,7 @@ class Fusion:
 
 
 class FusedQuery(NamedTuple):
-    """The documents of one query in any of the runs, and the table of the runs' values for them."""
+    """The documents of one query in any of the runs, and the table of their values in the runs."""
 
     doc_ids: list[str]
     table: Table
@@ -61,31 +61,33 @@ class FusedQuery(NamedTuple):
     def ranked(self, weights: Sequence[float]) -> RankedList:
         scores = self.table.scores(weights)
         order = sort_order(self.doc_ids, scores)
-        return RankedList([self.doc_ids[at] for at in order.tolist()], scores[order])
+        return RankedList([self.doc_ids[place] for place in order.tolist()], scores[order])
 
 
 def tables(runs: Sequence[Run], method: str, k: float = PAPER_K, depth: int | None = None) -> dict[str, FusedQuery]:
     """The :class:`FusedQuery` of each query, by query id, in the order of the queries in the runs.
 
     Args:
-        depth: the number of top ranks of each run to use; all by default.
+        depth: the number of top ranks of each run to use; None for all.
     """
-    found = {}
+    fused = {}
     for query in dict.fromkeys(query for run in runs for query in run):
         lists = [run.get(query, RankedList([], np.zeros(0, np.float32))) for run in runs]
         numbers: dict[str, int] = {}
         keys = [
-            np.array([numbers.setdefault(id, len(numbers)) for id in one.doc_ids[:depth]], np.int64) for one in lists
+            np.array([numbers.setdefault(id, len(numbers)) for id in ranking.doc_ids[:depth]], np.int64)
+            for ranking in lists
         ]
         # Every number from 0 on is among the keys, so the table's columns are the documents in their order.
-        found[query] = FusedQuery(list(numbers), table(keys, [one.scores[:depth] for one in lists], method, k))
-    return found
+        scores = [ranking.scores[:depth] for ranking in lists]
+        fused[query] = FusedQuery(list(numbers), table(keys, scores, method, k))
+    return fused
 
 
 def fuse(runs: Sequence[Run], fusion: Fusion, depth: int | None = None) -> dict[str, RankedList]:
     """The fused run."""
-    found = tables(runs, fusion.method, fusion.k, depth)
-    return {query: one.ranked(fusion.weights) for query, one in found.items()}
+    fused = tables(runs, fusion.method, fusion.k, depth)
+    return {query: documents.ranked(fusion.weights) for query, documents in fused.items()}
 
 
 class Tried(NamedTuple):
@@ -96,7 +98,7 @@ class Tried(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The result of tuning: all fusions tried, in order, and the best; ``single`` are the values of the single runs."""
+    """The result of tuning: all fusions tried, in order, the best fusion, and the values of the single runs."""
 
     tried: list[Tried]
     best: Tried
@@ -117,22 +119,23 @@ def tune(
     """Try weights, and values of k for reciprocal rank fusion, on judged queries.
 
     Args:
-        measures: whose mean is to be high.
-        step: between weights, a whole part of 1. search: ``grid`` or ``ascent``.
-        progress: wraps what is tried, for a progress bar.
+        measures: measures whose mean to maximize.
+        step: step between weights, a whole part of 1.
+        search: ``grid`` or ``ascent``.
+        progress: wraps the weights to try, for a progress bar.
 
     Raises:
         InputError: an invalid step, k or measure, or too large a grid.
     """
     steps = round(1 / step) if 0 < step <= 1 else 0
     if not steps or abs(steps * step - 1) > 1e-9:
-        raise InputError(f"the step between weights is {step:g}; it must be a whole part of 1: 0.1, 0.05, 0.02")
+        raise InputError(f"the step between weights {step:g} must be a whole part of 1: 0.1, 0.05, 0.02")
     if search not in (GRID, ASCENT):
         raise InputError(f"unknown search of weights '{search}'; known: {GRID}, {ASCENT}")
     evaluator = Evaluator(judgments, measures)
     judged = [{query: run[query] for query in evaluator.queries if query in run} for run in runs]
     if not any(judged):
-        raise InputError("none of the judged queries is in the runs: they are of other queries")
+        raise InputError("none of the judged queries is in the runs: give judgments of the runs' queries")
 
     def value(run: Run) -> float:
         return float(np.mean(list(evaluator.summary(evaluator.values(run)).values())))
@@ -140,31 +143,31 @@ def tune(
     tried: list[Tried] = []
     for k in ks if method == RRF else ks[:1]:
         check(method, k)
-        found = tables(judged, method, k, depth)
+        fused = tables(judged, method, k, depth)
         values: dict[tuple[float, ...], float] = {}
 
-        def tried_before(weights: tuple[float, ...]) -> float:
+        def value_of(weights: tuple[float, ...]) -> float:
             if weights not in values:
-                values[weights] = value({query: one.ranked(weights) for query, one in found.items()})
+                values[weights] = value({query: documents.ranked(weights) for query, documents in fused.items()})
                 tried.append(Tried(Fusion(method, weights, k), values[weights]))
             return values[weights]
 
         if search == GRID:
             for weights in progress(_grid(len(runs), steps)):
-                tried_before(weights)
+                value_of(weights)
         else:
-            for _ in progress(_ascent(tried_before, len(runs), steps)):
+            for _ in progress(_ascent(value_of, len(runs), steps)):
                 pass
-    return Tuning(tried, max(tried, key=lambda one: one.value), [value(run) for run in judged])
+    return Tuning(tried, max(tried, key=lambda attempt: attempt.value), [value(run) for run in judged])
 
 
 def _grid(runs: int, steps: int) -> list[tuple[float, ...]]:
     """Equal weights, then all that are multiples of 1 / steps and add up to 1."""
-    places = steps + runs - 1  # of the steps in a row, with runs - 1 bars that divide them among the runs
+    places = steps + runs - 1  # a row of all steps, with runs - 1 bars that divide them among the runs
     count = comb(places, runs - 1)
-    if count > MOST:
+    if count > LARGEST_GRID:
         raise InputError(
-            f"{count:,} weights to try for {runs} runs: take a larger step, or coordinate ascent (the search {ASCENT})"
+            f"{count:,} weights to try for {runs} runs: take a larger step, or coordinate ascent (search {ASCENT})"
         )
     weights = [(1 / runs,) * runs]
     for bars in combinations(range(places), runs - 1):

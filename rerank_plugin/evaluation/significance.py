@@ -1,4 +1,4 @@
-"""How a run compares with a baseline: the paired t-test of [D18], tables 2 to 5, and the agreement of their orders."""
+"""Comparison of a run with a baseline: the paired t-test of [D18], tables 2 to 5, and the agreement of rankings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Comparison(NamedTuple):
     """One measure of one run against the baseline."""
 
     difference: float  # mean over the queries of the run's value minus the baseline's
-    t: float  # the test statistic; infinite where every query differs by the same amount
+    t: float  # test statistic; infinite if every query differs by the same amount
     p: float  # two-tailed, after correction
 
     def mark(self, alpha: float) -> str:
@@ -32,7 +32,7 @@ class Comparison(NamedTuple):
 def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
     """Two-tailed paired t-test of the values of the same queries, each [Q]; p is not corrected.
 
-    No difference at all, or a single query or none, gives t 0 and p 1, where the formula divides by zero.
+    t is 0 and p is 1 if no query differs or there are fewer than two queries, where the formula divides by zero.
     """
     with naming_extras("a t-test"):
         from scipy.stats import ttest_rel
@@ -42,7 +42,7 @@ def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
     if len(differences) < 2 or not differences.any():
         return Comparison(difference, 0.0, 1.0)
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # about equal differences, where t is huge or infinite
+        warnings.simplefilter("ignore", RuntimeWarning)  # about equal differences: t is huge or infinite
         t, p = ttest_rel(values, baseline)
     if math.isnan(t):
         return Comparison(difference, math.copysign(math.inf, difference), 0.0)
@@ -52,8 +52,8 @@ def paired_t_test(values: np.ndarray, baseline: np.ndarray) -> Comparison:
 def compare(values: Mapping[str, Mapping[str, np.ndarray]], baseline: str) -> dict[str, dict[str, Comparison]]:
     """Every other run against the baseline, by run and measure.
 
-    Bonferroni: each p is multiplied by the number of runs that are compared with the baseline on a measure, so that
-    the chance of any false mark on that measure stays below alpha.
+    Bonferroni: each p is multiplied by the number of runs compared with the baseline, so that the chance of any false
+    mark on a measure stays below alpha.
     """
     others = [run for run in values if run != baseline]
     result: dict[str, dict[str, Comparison]] = {}
@@ -66,15 +66,15 @@ def compare(values: Mapping[str, Mapping[str, np.ndarray]], baseline: str) -> di
 
 
 class Agreement(NamedTuple):
-    """How two runs agree, independent of judgments: means over their queries with at least two documents in common."""
+    """Agreement of two runs, without judgments: means over their queries with at least two common documents."""
 
     queries: int  # the number of these queries
-    tau: float  # Kendall's tau over the common documents, 1 for the same order and -1 for the reverse; NaN for no query
-    top: float  # share of the first :data:`TOP` documents that are among the first of the other run, too
+    tau: float  # Kendall's tau over the common documents, from -1 (reversed) to 1 (same order); NaN without queries
+    top: float  # share of the top :data:`TOP` documents that are in the top of the other run, too
 
 
 def agreement(run: Mapping[str, RankedList], other: Mapping[str, RankedList]) -> Agreement:
-    """How much ``run`` agrees with ``other``."""
+    """The agreement of ``run`` and ``other``."""
     with naming_extras("Kendall's tau"):
         from scipy.stats import kendalltau
 
@@ -85,8 +85,8 @@ def agreement(run: Mapping[str, RankedList], other: Mapping[str, RankedList]) ->
         if len(common) < 2:
             continue
         taus.append(kendalltau(np.arange(len(common)), common).statistic)
-        first, other_first = set(run[query].doc_ids[:TOP]), set(other[query].doc_ids[:TOP])
-        tops.append(len(first & other_first) / max(len(first), len(other_first)))
+        top, other_top = set(run[query].doc_ids[:TOP]), set(other[query].doc_ids[:TOP])
+        tops.append(len(top & other_top) / max(len(top), len(other_top)))
     if not taus:
         return Agreement(0, math.nan, math.nan)
     return Agreement(len(taus), float(np.mean(taus)), float(np.mean(tops)))

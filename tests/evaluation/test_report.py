@@ -1,4 +1,4 @@
-"""What the four formats say."""
+"""Reports in the four formats."""
 
 import csv
 import json
@@ -23,13 +23,13 @@ def evaluation():
     return evaluate(JUDGMENTS, RUNS, MEASURES, "second")
 
 
-def said(evaluation, how="table", alpha=0.05, **more):
-    return report.report(evaluation, alpha, **more).text(how)
+def text_of(evaluation, format="table", alpha=0.05, **more):
+    return report.report(evaluation, alpha, **more).text(format)
 
 
 def test_table(evaluation):
     # second to mixed: AP differs by 0.5 0.5 0 0 0 0: mean 1/6, t = 1.58, p = 0.175, times 2
-    assert said(evaluation) == (
+    assert text_of(evaluation) == (
         "run           AP      P@1      P@2\n"
         "x/first  1.0000+  1.0000+  0.5000=\n"
         "second   0.5000   0.0000   0.5000\n"
@@ -42,12 +42,12 @@ def test_table(evaluation):
 
 def test_without_a_baseline_there_are_no_marks():
     evaluation = evaluate(JUDGMENTS, {"first": FIRST}, ["AP"])
-    assert said(evaluation) == "run        AP\nfirst  1.0000\n"
-    assert said(evaluation, "markdown") == "| run | AP |\n| --- | ---: |\n| first | 1.0000 |\n"
+    assert text_of(evaluation) == "run        AP\nfirst  1.0000\n"
+    assert text_of(evaluation, "markdown") == "| run | AP |\n| --- | ---: |\n| first | 1.0000 |\n"
 
 
 def test_markdown(evaluation):
-    lines = said(evaluation, "markdown", alpha=0.01).splitlines()
+    lines = text_of(evaluation, "markdown", alpha=0.01).splitlines()
     assert lines[:2] == ["| run | AP | P@1 | P@2 |", "| --- | ---: | ---: | ---: |"]
     assert lines[3:5] == ["| second | 0.5000 | 0.0000 | 0.5000 |", "| mi\\|xed | 0.6667= | 0.3333= | 0.5000= |"]
     assert lines[5] == "" and "p < 0.01 after Bonferroni" in lines[6] and len(lines) == 7
@@ -56,12 +56,12 @@ def test_markdown(evaluation):
 def test_lower_and_the_level(evaluation):
     lower = evaluate(JUDGMENTS, {"first": FIRST, "mixed": MIXED}, ["AP"], "first")
     # AP differs by 0 0 -0.5 x 4: mean -1/3, s = 0.2582, t = -3.1623, p = 0.025
-    assert "0.6667-" in said(lower) and "0.6667=" in said(lower, alpha=0.02)
-    assert "for 1 comparison a measure" in said(lower)
+    assert "0.6667-" in text_of(lower) and "0.6667=" in text_of(lower, alpha=0.02)
+    assert "for 1 comparison a measure" in text_of(lower)
 
 
 def test_csv(evaluation):
-    rows = list(csv.DictReader(said(evaluation, "csv", per_query=True).splitlines()))
+    rows = list(csv.DictReader(text_of(evaluation, "csv", per_query=True).splitlines()))
     assert [row["run"] for row in rows[:3]] == list(RUNS) and len(rows) == 3 + 3 * 6
     assert {row["query"] for row in rows[:3]} == {"all"}
     assert float(rows[2]["AP"]) == pytest.approx(4 / 6, abs=1e-15)
@@ -71,12 +71,12 @@ def test_csv(evaluation):
     assert float(rows[2]["AP p"]) == pytest.approx(0.349375, abs=2e-6)
     assert rows[1]["AP p"] == rows[3]["P@2 t"] == ""
     assert (rows[-1]["run"], rows[-1]["query"], rows[-1]["AP"], rows[-1]["P@1"]) == ("mi|xed", "q5", "0.5", "0.0")
-    plain = said(evaluate(JUDGMENTS, {"first": FIRST}, ["AP"]), "csv")
+    plain = text_of(evaluate(JUDGMENTS, {"first": FIRST}, ["AP"]), "csv")
     assert plain == "run,query,AP\nfirst,all,1.0\n"
 
 
 def test_json(evaluation):
-    result = json.loads(said(evaluation, "json"))
+    result = json.loads(text_of(evaluation, "json"))
     assert set(result) == {"queries", "runs", "tests", "reported"}
     assert result["queries"] == 6
     assert result["runs"]["x/first"] == {"AP": 1.0, "P@1": 1.0, "P@2": 0.5}
@@ -93,7 +93,7 @@ def test_json(evaluation):
 
 def test_json_without_a_baseline_and_with_queries():
     evaluation = evaluate(JUDGMENTS, {"mixed": MIXED}, ["AP"])
-    result = json.loads(said(evaluation, "json", per_query=True))
+    result = json.loads(text_of(evaluation, "json", per_query=True))
     assert "tests" not in result
     assert result["per_query"] == {"mixed": {"AP": {"q0": 1, "q1": 1, "q2": 0.5, "q3": 0.5, "q4": 0.5, "q5": 0.5}}}
 
@@ -102,7 +102,7 @@ def test_missing_and_unjudged_queries_are_reported():
     run = {"q9": ranked("a"), **{query: FIRST[query] for query in list(FIRST)[:4]}}
     evaluation = evaluate(JUDGMENTS, {"some": run, "all": FIRST}, ["AP"])
     assert evaluation.summaries["some"]["AP"] == pytest.approx(4 / 6)
-    assert json.loads(said(evaluation, "json"))["reported"] == {
+    assert json.loads(text_of(evaluation, "json"))["reported"] == {
         "some": {"missing": ["q4", "q5"], "unjudged": ["q9"]},
         "all": {"missing": [], "unjudged": []},
     }
@@ -113,14 +113,14 @@ def test_missing_and_unjudged_queries_are_reported():
 
 
 def test_per_query_tables(evaluation):
-    assert "\nmi|xed   q1     1.0000  1.0000  0.5000\n" in said(evaluation, per_query=True)
+    assert "\nmi|xed   q1     1.0000  1.0000  0.5000\n" in text_of(evaluation, per_query=True)
     row = "\n| mi\\|xed | q2 | 0.5000 | 0.0000 | 0.5000 |\n"
-    assert row in said(evaluation, "markdown", per_query=True)
+    assert row in text_of(evaluation, "markdown", per_query=True)
 
 
-def test_what_cannot_be_compared():
+def test_invalid_runs_and_baselines():
     with pytest.raises(InputError, match="the baseline x is not among the runs: a"):
         evaluate(JUDGMENTS, {"a": FIRST}, ["AP"], "x")
     with pytest.raises(InputError, match=r"a: none of its 1 queries \(101, ...\) is judged \(q0, ...\)"):
         evaluate(JUDGMENTS, {"a": {"101": ranked("a")}}, ["AP"])
-    assert evaluate(JUDGMENTS, {"a": {}}, ["AP"]).summaries == {"a": {"AP": 0.0}}  # a search that found nothing
+    assert evaluate(JUDGMENTS, {"a": {}}, ["AP"]).summaries == {"a": {"AP": 0.0}}  # a search without hits
