@@ -2,4 +2,4 @@
 
 import logging
 
-logging.getLogger(__name__).setLevel(logging.INFO)  # as the package's own, which the commands set up
+logging.getLogger(__name__).setLevel(logging.INFO)  # like the package's logger, which the commands set up

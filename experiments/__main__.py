@@ -1,4 +1,4 @@
-"""``python -m experiments``: a paper's experiments on any judged collection, and a page of the results; or tables."""
+"""``python -m experiments``: the experiments of a paper on any judged collection, with a page of results; or tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from experiments.settings import add_options, settings_from
 from rerank_plugin import options as commandline
 
 RESUMED = """
-Steps that are done are kept in the work folder, so an interrupted experiment goes on where it stopped; --dry-run
-prints them."""
+The work folder keeps finished steps, so an interrupted experiment resumes; --dry-run prints the steps."""
 EXAMPLES = {
     "delta": """\
 example:
@@ -31,16 +30,16 @@ example:
       --concepts embeddings/sample-concepts --work runs/ktrel --output runs/ktrel/page.md""",
 }
 
-# Commands of their own beside the papers: what they do, and the module.
+# Other commands: summary and module.
 COMMANDS = {
     "tables": ("the papers' tables over any runs, and measures of some queries", "experiments.tables"),
-    "cross-encoders": ("how long cross-encoders take for the candidates of a query", "experiments.cross_encoders"),
+    "cross-encoders": ("latency of cross-encoders", "experiments.cross_encoders"),
     "annotation": ("the annotator against gold mentions", "experiments.annotation_quality"),
 }
 
 
 def papers() -> dict[str, tuple]:
-    """By paper: a title, the settings, the plan and the page."""
+    """By paper: title, settings, plan and page."""
     from experiments.delta import DeltaPlan, DeltaSettings
     from experiments.delta_page import DeltaPage
     from experiments.ktrel import KtrelPlan
@@ -59,29 +58,31 @@ def papers() -> dict[str, tuple]:
 def arguments():
     parser = commandline.parser("experiment", "Run a paper's experiments and write a page of the results.")
     parser.prog = "python -m experiments"
-    found = parser.add_subparsers(dest="paper", required=True, metavar="PAPER")
+    subparsers = parser.add_subparsers(dest="paper", required=True, metavar="PAPER")
     for name, (title, settings, *_) in papers().items():
-        described = cleandoc(settings.__doc__) + RESUMED
-        paper = found.add_parser(
-            name, help=title, description=described, epilog=EXAMPLES[name], formatter_class=commandline.HelpFormatter
+        description = cleandoc(settings.__doc__) + RESUMED
+        paper = subparsers.add_parser(
+            name, help=title, description=description, epilog=EXAMPLES[name], formatter_class=commandline.HelpFormatter
         )
         commandline.add_common_options(paper)
         add_options(paper, settings)
-        paper.add_argument("--dry-run", action="store_true", help="print the commands of all steps, and run none")
+        paper.add_argument(
+            "--dry-run", action="store_true", help="print the commands of all steps without running them"
+        )
     for name, (summary, _) in COMMANDS.items():
-        found.add_parser(name, help=summary, add_help=False)
+        subparsers.add_parser(name, help=summary, add_help=False)
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
-    given = sys.argv[1:] if argv is None else argv
-    if given[:1] and given[0] in COMMANDS:
-        import_module(COMMANDS[given[0]][1]).main(given[1:])
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] and words[0] in COMMANDS:
+        import_module(COMMANDS[words[0]][1]).main(words[1:])
         return
     from experiments.plan import Runner
 
     parser = arguments()
-    options = parser.parse_args(given)
+    options = parser.parse_args(words)
     commandline.set_up_logging(options.verbose)
     if options.notes and not options.notes.is_file():
         parser.error(f"--notes {options.notes}: no such file")
@@ -94,7 +95,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     runner = Runner(settings.work)
     runner.run(plan.stages(), settings.at_once)
-    page_class(plan, runner, f"python -m experiments {shlex.join(given)}").write()
+    page_class(plan, runner, f"python -m experiments {shlex.join(words)}").write()
     print(f"{settings.output}: {len(plan.rows())} rows")
 
 

@@ -1,18 +1,18 @@
-"""How well an annotator finds gold mentions: precision, recall and F1 in four ways.
+"""Precision, recall and F1 of an annotator on gold mentions, by four criteria.
 
     python -m experiments annotation --knowledge knowledge-bases/mesh --gold test.pubtator.gz
 
-* ``mention``: the span is exactly the gold one, and the best candidate is (one of) its concepts;
-* ``candidates``: the same, but any of the K candidates may be the concept;
-* ``overlap``: the spans overlap, and the best candidate is the concept;
-* ``document``: which concepts a text has, by the best candidates, counted once a text.
+* ``mention``: the spans are equal, and the best candidate is a concept of the gold mention;
+* ``candidates``: the same with any of the K candidates;
+* ``overlap``: the spans overlap, and the best candidate is a concept of the gold mention;
+* ``document``: the set of a text's concepts, by the best candidates.
 
 The annotator marks all concepts of the knowledge base, the gold annotations only those of the corpus's subject. So
-scores are computed twice: over all found mentions (where precision is of little meaning), and only over those of the
-gold's kind, by MeSH's trees: diseases are in tree C or below Mental Disorders (F03), chemicals in tree D.
+scores are computed twice: over all annotated mentions (where precision means little), and only over those of the gold's
+kind, by MeSH's trees: diseases are in tree C or below Mental Disorders (F03), chemicals in tree D.
 
 Gold mentions without a concept of the knowledge base (no concept, OMIM, supplementary records) cannot be found: they
-are left out and counted. A gold mention of several concepts is found by any of them; ``document`` counts all of them.
+are counted and left out. A gold mention of several concepts is found by any of them; ``document`` counts all of them.
 
 Gold texts are files in the PubTator format, of BC5CDR and the NCBI disease corpus:
 
@@ -20,9 +20,9 @@ Gold texts are files in the PubTator format, of BC5CDR and the NCBI disease corp
     8701013|a|Famotidine is a histamine H2-receptor antagonist ...
     8701013<TAB>0<TAB>10<TAB>Famotidine<TAB>Chemical<TAB>D015738
 
-Places count characters of title and abstract with one character between them. A mention may have several concepts,
+Positions count characters of title and abstract with one character between them. A mention may have several concepts,
 joined by ``|`` or ``+`` (D003110|D009369), none (-1), or a prefix (MESH:D015738; OMIM:215600 is of another vocabulary).
-A seventh field and lines of relations (CID) are left alone.
+A seventh field and lines of relations (CID) are ignored.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from rerank_plugin.knowledge.annotation import Mention
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 MEASURES = ("mention", "candidates", "overlap", "document")
-CHEMICAL, DISEASE = "Chemical", "Disease"  # every other type of the corpora is one of diseases
+CHEMICAL, DISEASE = "Chemical", "Disease"  # all other types of the corpora are diseases
 TREES = {CHEMICAL: "D", DISEASE: "C"}  # letters of MeSH's trees
-MENTAL_DISORDERS = "D001523"  # diseases, too, though in tree F with much that is none
+MENTAL_DISORDERS = "D001523"  # diseases in tree F, which also has other concepts
 ALL = "all"
 NO_CONCEPT = "-1"
 _TEXT = re.compile(r"([^|\t]+)\|([ta])\|(.*)")
@@ -75,7 +75,7 @@ def read_pubtator(path: Path) -> list[GoldText]:
     """The texts of a file, plain or .gz, in its order.
 
     Raises:
-        InputError: a line is of none of the three kinds, or a mention's text differs from the text at its place.
+        InputError: a line is not in the format, or a mention's text differs from the text at its position.
     """
     titles: dict[str, str] = {}
     abstracts: dict[str, str] = defaultdict(str)
@@ -89,15 +89,17 @@ def read_pubtator(path: Path) -> list[GoldText]:
         if len(fields) == 4:
             continue  # a relation
         if len(fields) < 6:
-            raise InputError(f"{where}: neither ID|t|TITLE, ID|a|ABSTRACT nor a mention of six fields split by tabs")
+            raise InputError(
+                f"{where}: expected ID|t|TITLE, ID|a|ABSTRACT, or a mention of six fields separated by tabs"
+            )
         id = fields[0]
         if id not in titles:
-            raise InputError(f"{where}: a mention in {id}, which has no title before it")
+            raise InputError(f"{where}: a mention in {id} before its title")
         mention = _mention(fields, where)
-        there = f"{titles[id]}\n{abstracts[id]}"[mention.start : mention.end]
-        if there.split() != fields[3].split():
+        span = f"{titles[id]}\n{abstracts[id]}"[mention.start : mention.end]
+        if span.split() != fields[3].split():
             raise InputError(
-                f"{where}: {fields[3]!r} is not at {mention.start} to {mention.end}, where the text has {there!r}"
+                f"{where}: {fields[3]!r} is not at {mention.start} to {mention.end}, where the text has {span!r}"
             )
         mentions[id].append(mention)
     if not titles:
@@ -108,15 +110,13 @@ def read_pubtator(path: Path) -> list[GoldText]:
 def _mention(fields: list[str], where: str) -> GoldMention:
     _, start, end, _, type, concepts = fields[:6]
     if not (start.isdecimal() and end.isdecimal() and int(start) < int(end)):
-        raise InputError(
-            f"{where}: a mention from {start!r} to {end!r}: two whole numbers are expected, the first smaller"
-        )
-    ids = dict.fromkeys(one.strip().removeprefix("MESH:") for one in _JOINED.split(concepts))
+        raise InputError(f"{where}: a mention from {start!r} to {end!r}: expected two whole numbers, the first smaller")
+    ids = dict.fromkeys(part.strip().removeprefix("MESH:") for part in _JOINED.split(concepts))
     return GoldMention(int(start), int(end), type, tuple(id for id in ids if id not in ("", NO_CONCEPT)))
 
 
 class Score(NamedTuple):
-    """``right`` of ``found`` mentions (or concepts of texts) are gold; ``hit`` of ``gold`` ones are found."""
+    """Counts: ``right`` of ``found`` mentions (or concepts of texts) are gold; ``hit`` of ``gold`` ones are found."""
 
     right: int
     found: int
@@ -124,7 +124,7 @@ class Score(NamedTuple):
     gold: int
 
     def described(self) -> dict[str, float]:
-        """The counts with precision, recall and F1; each is 0 where it would be divided by 0."""
+        """The counts with precision, recall and F1, each 0 instead of a division by 0."""
         precision = self.right / self.found if self.found else 0.0
         recall = self.hit / self.gold if self.gold else 0.0
         f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -145,7 +145,7 @@ class Gold(NamedTuple):
 
     texts: list[str]
     spans: list[list[GoldSpan]]
-    left_out: Counter  # the mentions without a concept of the knowledge base, by reason
+    left_out: Counter  # number of mentions without a concept of the knowledge base, by reason
 
 
 def gold(texts: Sequence[GoldText], knowledge: KnowledgeBase) -> Gold:
@@ -153,29 +153,27 @@ def gold(texts: Sequence[GoldText], knowledge: KnowledgeBase) -> Gold:
     ids = sorted({id for text in texts for mention in text.mentions for id in mention.concepts})
     rows = {id: row for id, row in zip(ids, knowledge.ids.find(ids).tolist()) if row >= 0}
     if not rows:
-        raise InputError(
-            f"{knowledge.folder}: has none of the {len(ids)} gold concepts: compile MeSH, of any recent year"
-        )
-    found = Gold([text.text for text in texts], [[] for _ in texts], Counter())
-    for text, spans in zip(texts, found.spans):
+        raise InputError(f"{knowledge.folder}: has none of the {len(ids)} gold concepts: compile a recent MeSH")
+    result = Gold([text.text for text in texts], [[] for _ in texts], Counter())
+    for text, spans in zip(texts, result.spans):
         for mention in text.mentions:
             known = frozenset(rows[id] for id in mention.concepts if id in rows)
             if known:
                 kind = CHEMICAL if mention.type == CHEMICAL else DISEASE
                 spans.append(GoldSpan(mention.start, mention.end, kind, known))
             else:
-                found.left_out[_why(mention.concepts)] += 1
-    return found
+                result.left_out[_reason(mention.concepts)] += 1
+    return result
 
 
-def _why(concepts: tuple[str, ...]) -> str:
+def _reason(concepts: tuple[str, ...]) -> str:
     if not concepts:
         return "without a concept"
     return "of OMIM" if concepts[0].startswith("OMIM") else "of concepts that are not in the knowledge base"
 
 
 def of_kind(knowledge: KnowledgeBase, kind: str) -> np.ndarray:
-    """The concepts that are diseases or chemicals, bool [C]; with ``all`` those that are either."""
+    """Whether each concept is of a kind, disease or chemical, or with ``all`` of either, bool [C]."""
     if kind == ALL:
         return of_kind(knowledge, CHEMICAL) | of_kind(knowledge, DISEASE)
     of_tree = np.array([name == TREES[kind] for name in knowledge.type_names], bool)
@@ -186,7 +184,7 @@ def of_kind(knowledge: KnowledgeBase, kind: str) -> np.ndarray:
 
 
 def _below(knowledge: KnowledgeBase, id: str) -> np.ndarray:
-    """A concept and all its descendants, bool [C]; none where the knowledge base lacks it."""
+    """Whether each concept is this one or a descendant, bool [C]; all False if the knowledge base lacks it."""
     reached = np.zeros(len(knowledge), bool)
     rows = knowledge.ids.find([id])
     reached[rows[rows >= 0]] = True
@@ -207,9 +205,10 @@ def scores(
     """The four scores over all texts.
 
     Args:
-        found: the mentions of each text. wanted: its gold ones.
-        accepted: concepts that count, bool [C]: a mention counts whose best candidate is one (for ``candidates``, any
-            candidate). None counts all.
+        found: the annotated mentions of each text.
+        wanted: the gold mentions of each text.
+        accepted: concepts to count, bool [C]: a mention counts if its best candidate (for ``candidates``, any
+            candidate) is accepted. None counts all.
     """
     totals = np.zeros((len(MEASURES), 4), np.int64)
     for mentions, spans in zip(found, wanted, strict=True):
@@ -222,8 +221,8 @@ def scores(
 
 
 def _exact(mentions: Sequence[Mention], spans: Sequence[GoldSpan], depth: int | None) -> tuple[int, int, int, int]:
-    """Score's four counts for equal spans, by the first ``depth`` candidates."""
-    candidates = {(one.start, one.end): set(one.concepts[:depth]) for one in mentions}
+    """The four counts of a score for equal spans, by the top ``depth`` candidates."""
+    candidates = {(mention.start, mention.end): set(mention.concepts[:depth]) for mention in mentions}
     places: dict[tuple[int, int], set[int]] = {}
     for span in spans:
         places.setdefault((span.start, span.end), set()).update(span.concepts)
@@ -233,10 +232,10 @@ def _exact(mentions: Sequence[Mention], spans: Sequence[GoldSpan], depth: int | 
 
 
 def _overlapping(mentions: Sequence[Mention], spans: Sequence[GoldSpan]) -> tuple[int, int, int, int]:
-    """Score's four counts for spans that overlap, by the best candidate."""
+    """The four counts of a score for overlapping spans, by the best candidate."""
     agree = [
-        [one.start < span.end and span.start < one.end and one.concepts[0] in span.concepts for span in spans]
-        for one in mentions
+        [m.start < span.end and span.start < m.end and m.concepts[0] in span.concepts for span in spans]
+        for m in mentions
     ]
     return sum(map(any, agree)), len(mentions), sum(map(any, zip(*agree))), len(spans)
 
@@ -259,10 +258,10 @@ class QualityRow(NamedTuple):
 def rows(
     setting: str, found: Sequence[Sequence[Mention]], wanted: Gold, knowledge: KnowledgeBase
 ) -> Iterable[QualityRow]:
-    """A setting's scores: each kind against what was found of it, then all kinds, then against all that was found."""
+    """A setting's scores: by kind, for both kinds, and over all annotated mentions."""
     kinds = sorted({span.kind for spans in wanted.spans for span in spans})
     for kind in kinds:
-        spans = [[span for span in one if span.kind == kind] for one in wanted.spans]
+        spans = [[span for span in of_text if span.kind == kind] for of_text in wanted.spans]
         yield QualityRow(setting, kind, "of its kind", scores(found, spans, of_kind(knowledge, kind)))
     if len(kinds) > 1:
         yield QualityRow(setting, ALL, "of its kind", scores(found, wanted.spans, of_kind(knowledge, ALL)))

@@ -1,4 +1,4 @@
-"""Makes a trained checkpoint one that comes with the package: it refers to the words of another bundled model.
+"""Makes a bundled model of a trained checkpoint: it refers to the words of another bundled model.
 
     python -m experiments.bundle checkpoints/open --words rerank_plugin/models/ktrel/bundled \\
         --output rerank_plugin/models/delta/bundled --overwrite
@@ -28,11 +28,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--overwrite", action="store_true")
     options = parser.parse_args(argv)
-    own, others = (word_vectors.checksum(word_vectors.load(folder)) for folder in (options.checkpoint, options.words))
-    if own != others:
+    checksum, referred = (
+        word_vectors.checksum(word_vectors.load(path)) for path in (options.checkpoint, options.words)
+    )
+    if checksum != referred:
         raise rp.InputError(f"{options.checkpoint} was trained on other word vectors than those in {options.words}")
     settings = json.loads((options.checkpoint / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
-    settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": own}
+    settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": checksum}
     with replacing_folder(options.output, TRAINED, options.overwrite) as writing:
         for name in (CONFIG_FILE, WEIGHTS_FILE, STATISTICS_FILE):
             shutil.copy(options.checkpoint / name, writing / name)

@@ -2,13 +2,12 @@
 
     python -m experiments cross-encoders --documents 10000 --seconds 3
 
-A cross-encoder reads query, title and abstract as one sequence of word pieces, for every candidate anew. The weights
-are random, as are the pieces: speed depends on neither. It does depend on the lengths of the sequences, which follow
-from those of the collection's texts.
+A cross-encoder reads query, title and abstract of every candidate as one sequence of word pieces. Weights and pieces
+are random: speed depends on neither, only on the lengths of the sequences, which follow the collection's texts.
 
-Measured are float32 through transformers and, on a processor, int8 through ONNX Runtime (dynamic quantization with its
-default settings). As sentence-transformers does it, candidates are sorted by length and padded to the longest of a
-batch. Word-piece tokenization is left out, in their favour.
+The runtimes are float32 through transformers and, on a CPU, int8 through ONNX Runtime (dynamic quantization with its
+default settings). As in sentence-transformers, candidates are sorted by length and padded to the longest of a batch.
+Word-piece tokenization is not timed, in favour of the cross-encoders.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from rerank_plugin.kernels.parallel import available_threads
 PIECES = 30_522  # word pieces of BERT's vocabulary
 SPECIAL_PIECES = 3  # [CLS] query [SEP] text [SEP]
 PIECES_PER_WORD = 1.4  # of English biomedical text in BERT's general vocabulary, roughly
-LONGEST = 256  # where sequences are cut
+LONGEST = 256  # pieces of a sequence; longer ones are cut
 BATCHES = (32, 128)  # candidates at once
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-SHAPES = {  # what BertConfig takes
+SHAPES = {  # arguments of BertConfig
     "minilm-l6": dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536),
     "tinybert-l2": dict(num_hidden_layers=2, hidden_size=128, num_attention_heads=2, intermediate_size=512),
 }
@@ -55,7 +54,7 @@ TORCH, ONNX = "PyTorch float32", "ONNX Runtime int8"
 
 
 class Row(NamedTuple):
-    """What scoring ``depth`` candidates of a query takes, brought to them from the ``timed`` ones."""
+    """Times of scoring ``depth`` candidates of a query, scaled from ``timed`` candidates."""
 
     shape: str
     runtime: str
@@ -65,10 +64,10 @@ class Row(NamedTuple):
     milliseconds: np.ndarray  # of each repetition, float64 [n]
 
     def cells(self) -> list[str]:
-        took = self.milliseconds
-        middle, slow = number(float(np.median(took))), number(float(np.percentile(took, 95)))
-        sizes = [f"{self.at_once}", f"{self.timed} of {self.depth}", f"{len(took)}"]
-        return [self.shape, self.runtime, *sizes, middle, slow, number(1000 / float(took.mean()))]
+        times = self.milliseconds
+        median, p95 = number(float(np.median(times))), number(float(np.percentile(times, 95)))
+        sizes = [f"{self.at_once}", f"{self.timed} of {self.depth}", f"{len(times)}"]
+        return [self.shape, self.runtime, *sizes, median, p95, number(1000 / float(times.mean()))]
 
 
 COLUMNS = ["shape", "runtime", "at once", "timed", "repetitions", "median ms", "p95 ms", "queries/s"]
@@ -86,17 +85,20 @@ def rows(collection: Collection, depth: int, meter: Meter, device: str, threads:
     for name, shape in SHAPES.items():
         with _scorers(shape, device, threads, seed) as scorers:
             for at_once in BATCHES:
-                # All candidates where there is time for them, else whole batches of them.
+                # All candidates if the time limit allows, otherwise whole batches.
                 smallest = min(depth, at_once)
-                ones = [_case(one, collection, depth, smallest, at_once, seed) for one in scorers.values()]
-                timed = min(depth, smallest * min(affordable(one, depth, meter) for one in ones))
-                cases = {path: _case(one, collection, depth, timed, at_once, seed) for path, one in scorers.items()}
+                single = [_case(scorer, collection, depth, smallest, at_once, seed) for scorer in scorers.values()]
+                timed = min(depth, smallest * min(affordable(case, depth, meter) for case in single))
+                cases = {
+                    runtime: _case(scorer, collection, depth, timed, at_once, seed)
+                    for runtime, scorer in scorers.items()
+                }
                 for runtime, timings in meter.measure(cases).items():
                     yield Row(name, runtime, at_once, timed, depth, 1000 * timings.scaled(depth / timed).seconds)
 
 
 def _case(scorer: Scorer, collection: Collection, depth: int, timed: int, at_once: int, seed: int) -> Case:
-    """Scores ``timed`` of a query's candidates, chosen at random."""
+    """Score ``timed`` random candidates of a query."""
 
     def prepare(call: int):
         random = np.random.default_rng([seed, call & 0xFFFF])
@@ -109,7 +111,7 @@ def _case(scorer: Scorer, collection: Collection, depth: int, timed: int, at_onc
 
 
 def sequence_lengths(collection: Collection, number: int, depth: int) -> np.ndarray:
-    """Word pieces of query, title and abstract together, int64 [C], cut."""
+    """Word pieces of query, title and abstract together, cut to `LONGEST`, int64 [C]."""
     query = len(collection.forward.query(collection.queries[number].text).terms)
     words = query + collection.candidates(number, depth).lengths
     return np.minimum(np.ceil(words * PIECES_PER_WORD).astype(np.int64) + SPECIAL_PIECES, LONGEST)
@@ -123,7 +125,7 @@ def _pieces(lengths: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
 
 @contextmanager
 def _scorers(shape: dict[str, int], device: str, threads: int, seed: int) -> Iterator[dict[str, Scorer]]:
-    """The two ways to run a cross-encoder: functions of ids and mask, int64 [B, L], to logits [B, 1]."""
+    """The cross-encoder by runtime: functions of ids and mask, int64 [B, L], to logits [B, 1]."""
     model = _model(shape, seed)
     if device != "cpu":
         yield {TORCH: _transformers_scorer(model.to(device), device)}
@@ -187,7 +189,7 @@ def _onnx_scorer(path: Path, threads: int) -> Scorer:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the libraries' advice on how to export: it is not for our user."""
+    """Suppress the libraries' advice on the export."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -206,7 +208,7 @@ def arguments():
     add("--depth", type=int, default=500, metavar="N", help="candidates of each query")
     add("--device", default="cpu", help="torch device")
     add("--threads", type=int, help="threads (default: OMP_NUM_THREADS, or all cores)")
-    add("--seconds", type=float, default=5.0, metavar="S", help="seconds for each row, roughly")
+    add("--seconds", type=float, default=5.0, metavar="S", help="approximate seconds for each row")
     add("--repetitions", type=int, default=500, metavar="N", help="largest number of repetitions of a row")
     return parser
 
@@ -217,7 +219,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.check_counts(options, "documents", "depth", "threads", "repetitions")
     check_installed()
     if options.depth > options.documents:
-        raise InputError(f"the depth {options.depth}: more than the {options.documents} documents of the collection")
+        raise InputError(f"the depth {options.depth} exceeds the {options.documents} documents of the collection")
     import torch
 
     threads = options.threads or available_threads()

@@ -1,7 +1,7 @@
 """The experiments of [D18] on a judged collection: its rows, and the steps that make a run of each.
 
-Rows are re-ranked in two settings: the first stage's candidates ([D18] 5.3), and the judged documents alone
-([D18] 5.1), where there are judgments of documents that are not relevant, too.
+Each row re-ranks two sets of documents: the first stage's candidates ([D18] 5.3), and the judged documents alone
+([D18] 5.1), if there are judgments of non-relevant documents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rerank_plugin.inputs.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE
 ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
 CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs
 
-# The hyper-parameters are those that did best on NFCorpus's dev split.
+# The best hyper-parameters on NFCorpus's dev split.
 DELTA = (
     "--model delta --query-words 16 --dropout 0.5 --learning-rate 0.003 --l2-convolution 1e-3 --l2-feed-forward 1e-3"
 )
@@ -39,20 +39,20 @@ class DeltaSettings(Settings):
     train: str = option("queries and judgments", metavar="QJ")
     validation: str = option("queries and judgments", metavar="QJ")
     test: str = option("queries and judgments", metavar="QJ")
-    judged: str | None = option("judgments of the test queries that hold grade 0, too", None, metavar="J")
+    judged: str | None = option("judgments of the test queries, with grade 0", None, metavar="J")
     weak: tuple[str, ...] = option("corpus to pre-train on", (), action="append", metavar="CORPUS")
     only: tuple[str, ...] = option("run only these rows", (), metavar="ROW")
-    depth: int = size("candidates a query", 500)
-    quick_depth: int = size("candidates in the validation of classifiers and figure 3's models", 100)
-    epochs: int = size("epochs of a training, at most", 12)
-    pairs: int = size("pairs a query in an epoch, at most", 30)
-    filters: tuple[int, ...] = size("of figure 3", (8, 16, 32, 64, 128, 256))
-    classifier_epochs: int = size("epochs of a classifier's training, at most", 5)
-    classifier_documents: int = size("documents a query in such an epoch", 12)
-    sweep_pairs: int = size("pairs a query for figure 3 and for pre-training", 5)
+    depth: int = size("candidates of each query", 500)
+    quick_depth: int = size("candidates in the validation of classifiers and of figure 3's models", 100)
+    epochs: int = size("largest number of epochs", 12)
+    pairs: int = size("largest number of pairs per query and epoch", 30)
+    filters: tuple[int, ...] = size("filters of figure 3", (8, 16, 32, 64, 128, 256))
+    classifier_epochs: int = size("largest number of epochs of a classifier", 5)
+    classifier_documents: int = size("documents per query and epoch of a classifier", 12)
+    sweep_pairs: int = size("pairs per query for figure 3 and for pre-training", 5)
     selected: int = size("lexical features to select", 3)
-    selection_epochs: int = size("epochs of a training in the selection", 3)
-    selection_pairs: int = size("pairs a query of a training in the selection", 5)
+    selection_epochs: int = size("epochs of the trainings in the selection", 3)
+    selection_pairs: int = size("pairs per query of the trainings in the selection", 5)
     weak_queries: int = size("weakly labelled queries", 5000, least=2)
 
     def __post_init__(self) -> None:
@@ -64,12 +64,12 @@ class DeltaRow(NamedTuple):
 
     name: str  # of its run and checkpoint
     title: str
-    train: str = ""  # options of the training, where there is one
-    reranker: str = ""  # a known name; "" for the candidates' own order, and for a row with a training
+    train: str = ""  # options of the training, if any
+    reranker: str = ""  # a known name; "" for the first-stage order, and for a row with a training
 
 
 def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
-    """The rows of the tables, in their order; figure 3's number of filters at the end, on fewer pairs."""
+    """The rows of the tables, in order; at the end those of figure 3, trained on fewer pairs."""
     quick = f"--epochs {settings.epochs} --patience 2"
     long = f"--pairs-per-query {settings.pairs} --epochs {settings.epochs} --patience 3"
     short = (
@@ -112,7 +112,7 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
 
 
 def sweep_row(filters: int) -> str:
-    """The row of figure 3's model with so many filters."""
+    """The row of figure 3's model with this number of filters."""
     return f"sweep-{filters}"
 
 
@@ -122,7 +122,7 @@ class DeltaPlan(Plan):
     settings: DeltaSettings
 
     def rows(self) -> list[DeltaRow]:
-        """The rows of the tables, in their order."""
+        """The rows of the tables, in order."""
         only = self.settings.only
         return [row for row in all_rows(self.settings) if not only or row.name in only or row.name == ORDER]
 
@@ -169,7 +169,7 @@ class DeltaPlan(Plan):
         return self.train("checkpoints", name, self.index(), settings.words, *merged(command))
 
     def selection(self) -> Step:
-        """Greedy, with trainings that are shorter than those of the tables."""
+        """The greedy selection, with shorter trainings than those of the tables."""
         settings = self.settings
         pairs = ["--pairs-per-query", settings.selection_pairs, "--epochs", settings.selection_epochs, "--patience", 3]
         return self._training("selection", *DELTA.split(), *pairs, "--select-lexical-features", settings.selected)
@@ -194,7 +194,7 @@ class DeltaPlan(Plan):
         return self.train("checkpoints", WEAK, self.weak_index(), settings.words, *merged(more))
 
     def run(self, row: DeltaRow, setting: str) -> Step:
-        """A row's run of the test queries in a setting; the candidates' own order is no setting's."""
+        """A row's run of the test queries in a setting; the first-stage order is the same in all settings."""
         settings = self.settings
         if row.name == ORDER:
             return self.candidates("test")
@@ -207,7 +207,7 @@ class DeltaPlan(Plan):
 
 
 def _longest_first(step: Step) -> int:
-    """So that no long training is left for the end: those with many filters take longest."""
+    """Sort key that starts long trainings, those with many filters, first."""
     words = " ".join(step.command)
     if filters := re.search(r"\bfilters=(\d+)", words):
         return -int(filters[1])

@@ -15,10 +15,10 @@ from rerank_plugin.corpora import judged_queries, judgments, queries_and_judgmen
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.files import tables
 
-HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper's is the first
+HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper has the first
 MEASURES = ("NDCG.20", "MAP", "Prec.5")
 
-# Row to the rows it is compared with, as in [D18], besides the candidates' own order, which a re-ranker must beat.
+# Row to its baselines, as in [D18], besides the first-stage order, which a reranker must beat.
 AGAINST = {
     "bm25-title": (),
     "bm25-abstract": ("bm25-title",),
@@ -39,21 +39,21 @@ AGAINST = {
     "delta32-lex3-first": ("delta32-lex3",),
     "delta32-lex3-share": ("delta32-lex3",),
 }
-MAIN = (ORDER, "docid", *AGAINST)  # the rows of tables 2 to 5, in their order
+MAIN = (ORDER, "docid", *AGAINST)  # the rows of tables 2 to 5, in order
 ABLATION = ("delta32-no-differences", "delta32-no-features", "delta32", "delta32-lex3")
 SETTINGS_TITLES = {
     CANDIDATES: "The first stage's candidates, re-ranked",
     JUDGED: "The judged documents alone",
 }
 COUNTERPARTS = {
-    CANDIDATES: "Here the paper has all queries alone, in table 7; its tables 1 to 6 are of judged documents.",
+    CANDIDATES: "The paper has this setting only in table 7, of all queries; tables 1 to 6 are of judged documents.",
     JUDGED: "This is the setting of the paper's tables 1 to 6.",
 }
 ALL_QUERIES = "all queries"
 
 
 class DeltaPage(Page):
-    """All rows are read once a setting; subsets of the queries are parts of that."""
+    """Reads the runs of each setting once; subsets of the queries are parts of them."""
 
     name = "Delta"
     plan: DeltaPlan
@@ -63,8 +63,8 @@ class DeltaPage(Page):
         super().__init__(plan, journal, command)
         self.forward = rp.Index(plan.index().output).forward
         self.titles = {row.name: row.title for row in plan.rows()}
-        self.queries, found = queries_and_judgments(self.settings.test)
-        self.judgments = {CANDIDATES: found}
+        self.queries, test_judgments = queries_and_judgments(self.settings.test)
+        self.judgments = {CANDIDATES: test_judgments}
         if self.settings.judged:
             ids = {query.id for query in self.queries}
             every = judgments(self.settings.judged)
@@ -75,7 +75,7 @@ class DeltaPage(Page):
             for spec in (self.settings.train, self.settings.validation)
             for query in queries_and_judgments(spec)[0]
         )
-        self.at_least: dict[str, int] = {}  # by setting: the 20 of Neg20+, or less where there is no such query
+        self.at_least: dict[str, int] = {}  # by setting: the 20 of Neg20+, or less if that is empty
         self.subsets = {setting: self._subsets(setting) for setting in self.judgments}
 
     def _read(self, setting: str) -> dict[str, Mapping[str, rp.RankedList]]:
@@ -85,13 +85,13 @@ class DeltaPage(Page):
     def _subsets(self, setting: str) -> dict[str, list[str]]:
         """Query ids by the subset's name in the paper; all judged queries first."""
         judged = judged_queries(self.queries, self.judgments[setting], setting)
-        run = self.runs[setting].get(ORDER)  # the candidates count, or the judged documents
-        found = subsets.samples(judged, self.judgments[setting], self.forward, run)
-        at_least = next((count for count in HARD if subsets.hard_queries(found, count)), HARD[0])
+        run = self.runs[setting].get(ORDER)  # uses the candidates, or the judged documents
+        samples = subsets.samples(judged, self.judgments[setting], self.forward, run)
+        at_least = next((count for count in HARD if subsets.hard_queries(samples, count)), HARD[0])
         self.at_least[setting] = at_least
         return {
             ALL_QUERIES: [query.id for query in judged],
-            f"Neg{at_least}+": subsets.hard_queries(found, at_least),
+            f"Neg{at_least}+": subsets.hard_queries(samples, at_least),
             "OneNewWord": subsets.one_new_word(judged, self.seen),
             "AllNewWords": subsets.all_new_words(judged, self.seen),
         }
@@ -116,7 +116,7 @@ class DeltaPage(Page):
         yield from self._trainings()
 
     def evaluation(self, setting: str, subset: str, names: Sequence[str], measures=MEASURES) -> Evaluation:
-        """The measures of some rows, by their titles, on a subset that holds a query."""
+        """The measures of some rows, by title, on a subset that is not empty."""
         of_setting, runs = self.judgments[setting], self.runs[setting]
         judged = subsets.restricted(of_setting, self.subsets[setting][subset], subset)
         parts = {
@@ -125,11 +125,11 @@ class DeltaPage(Page):
         return evaluate(judged, parts, measures)
 
     def _marked(self, evaluation: Evaluation, against: Mapping[str, Sequence[str]]) -> str:
-        there = {name: title for name, title in self.titles.items() if title in evaluation.summaries}
+        titles = {name: title for name, title in self.titles.items() if title in evaluation.summaries}
         compared = {
-            there[name]: [there[one] for one in baselines if one in there]
+            titles[name]: [titles[baseline] for baseline in baselines if baseline in titles]
             for name, baselines in against.items()
-            if name in there
+            if name in titles
         }
         return marked_table(evaluation, compared)
 
@@ -147,7 +147,7 @@ class DeltaPage(Page):
         for number, (subset, ids) in enumerate(self.subsets[setting].items(), 2):
             yield f"### Table {number}: {subset} ({len(ids)} queries)"
             if subset == f"Neg{at_least}+" and at_least < HARD[0]:
-                yield f"The paper's table is of Neg{HARD[0]}+, of which there is no query here."
+                yield f"The paper's table is of Neg{HARD[0]}+, which is empty here."
             if ids:
                 yield self._marked(self.evaluation(setting, subset, MAIN), against)
             else:
@@ -185,7 +185,7 @@ class DeltaPage(Page):
         yield image("NDCG.20 and MAP by the number of filters", figure)
 
     def _top_table(self) -> Iterator[str]:
-        """All rows but the sweep's, sorted by NDCG.20, as in table 7."""
+        """All rows except the sweep's, sorted by NDCG.20, as in table 7."""
         names = [name for name in self.runs[CANDIDATES] if not name.startswith("sweep-")]
         values = self.evaluation(CANDIDATES, ALL_QUERIES, names, MEASURES[:1]).summaries
         ranked = sorted(names, key=lambda name: values[self.titles[name]]["NDCG.20"])
@@ -199,25 +199,25 @@ class DeltaPage(Page):
         yield "## The selection of lexical features"
         yield (
             f"Greedy, from the 18 of [D18] 4.2.2, with a training of {settings.selection_epochs} epochs and "
-            f"{settings.selection_pairs} pairs a query for each set that is tried."
+            f"{settings.selection_pairs} pairs per query for each set tried."
         )
         yield (self.plan.selection().output / "selection.md").read_text(encoding="utf-8")
         chosen = ", ".join(self.plan.selected_features())
         yield f'Chosen: {chosen}. The row "our own" is trained with them as long as the others.'
 
     def _trainings(self) -> Iterator[str]:
-        """What each training reached on the validation queries, and the time of its epochs."""
+        """The best epoch of each training on the validation queries, and the time of its epochs."""
         rows = [["training", "best epoch", "of", "validation nDCG@20", "AP", "minutes"]]
         for row in self.plan.rows():
             if row.train:
                 training = self.plan.training(row.name)
-                seconds = sum(one["training_seconds"] + one["validation_seconds"] for one in history(training))
+                seconds = sum(entry["training_seconds"] + entry["validation_seconds"] for entry in history(training))
                 rows.append([row.title, *self.best_epoch(training, ("nDCG@20", "AP")), f"{seconds / 60:.1f}"])
         yield "## The trainings"
         yield (
-            "The best epoch by nDCG@20 on the validation queries. Those of the classifiers and of figure 3 re-rank "
-            f"{self.settings.quick_depth} candidates, the weak labels' are held-out titles: neither compares to the "
-            f"rest. The minutes are of all epochs, with {self.settings.at_once} steps at a time; other work makes them "
-            "more."
+            "The best epoch by nDCG@20 on the validation queries. Classifiers and the models of figure 3 re-rank "
+            f"{self.settings.quick_depth} candidates, and weak labels are validated on held-out titles: neither "
+            f"compares to the rest. The minutes are of all epochs, with {self.settings.at_once} concurrent steps, and "
+            "include the load of other work."
         )
         yield tables.markdown(rows)

@@ -1,4 +1,4 @@
-"""What a few judged queries show of a difference that many queries have: the table of docs/try-it.md.
+"""How often a few judged queries show the difference of many: the table of docs/try-it.md.
 
 python -m experiments.few_queries --qrels data/nfcorpus:test --baseline runs/bm25.run runs/delta.run runs/hybrid.run
 """
@@ -25,8 +25,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--measure", default="nDCG@10")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 30, 100])
     options = parser.parse_args(argv)
-    every = rp.evaluate_runs(options.qrels, [options.baseline, *options.runs], [options.measure], per_query=True)
-    values = {name: found[options.measure] for name, found in every["per_query"].items()}
+    runs = [options.baseline, *options.runs]
+    per_query = rp.evaluate_runs(options.qrels, runs, [options.measure], per_query=True)["per_query"]
+    values = {name: by_measure[options.measure] for name, by_measure in per_query.items()}
     queries, random = sorted(values[options.baseline]), np.random.default_rng(42)
     before = np.array([values[options.baseline][query] for query in queries])
     rows = [["run", "queries", "mean higher", "significantly higher", "significantly lower"]]

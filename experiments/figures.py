@@ -10,11 +10,11 @@ from typing import NamedTuple
 from rerank_plugin.files import plots as pictures
 from rerank_plugin.training.history_plot import draw_history
 
-ABREAST = 3  # panels in a row, at most
+COLUMNS = 3  # most panels in a row
 
 
 def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
-    """[D18] figure 3: by setting, a panel each, the measures at each number of filters, a line a measure."""
+    """[D18] figure 3: a panel per setting, with a line per measure over the number of filters."""
     with _panels(path, len(curves)) as panels:
         for axes, (title, points) in zip(panels, curves.items()):
             for measure in points[0]:
@@ -24,16 +24,16 @@ def plot_sweep(filters: Sequence[int], curves: Mapping[str, Sequence[Mapping[str
 
 
 class Curve(NamedTuple):
-    """How a hyper-parameter changes a measure."""
+    """A measure by the value of a hyper-parameter."""
 
     name: str  # of the hyper-parameter
-    values: Sequence[int]  # that were tried
-    lines: Mapping[str, Sequence[float]]  # by what it was measured on, the measure at each value
-    chosen: int | None  # the value that was selected; None where the selected model is not on the curve
+    values: Sequence[int]  # values tried
+    lines: Mapping[str, Sequence[float]]  # by set of queries, the measure at each value
+    chosen: int | None  # the selected value; None if the selected model is not on the curve
 
 
 def plot_hyper_parameters(curves: Sequence[Curve], measure: str, path: Path) -> None:
-    """[P] figure 5: a panel a hyper-parameter, a cross where the selected value stands."""
+    """[P] figure 5: a panel per hyper-parameter, with a cross at the selected value."""
     with _panels(path, len(curves)) as panels:
         for axes, curve in zip(panels, curves):
             places = range(len(curve.values))
@@ -46,7 +46,7 @@ def plot_hyper_parameters(curves: Sequence[Curve], measure: str, path: Path) -> 
 
 
 def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
-    """[P] figure 2 for several models: a panel each, the loss and the validation measures by epoch."""
+    """[P] figure 2, a panel per model: loss and validation measures by epoch."""
     with _panels(path, len(histories)) as panels:
         for axes, (title, history) in zip(panels, histories.items()):
             draw_history(axes, history)
@@ -54,7 +54,7 @@ def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
 
 
 class Line(NamedTuple):
-    """A model in a figure by the number of training queries."""
+    """A model's measure by the number of training queries."""
 
     title: str
     points: Sequence[float]  # the measure at each number
@@ -62,12 +62,12 @@ class Line(NamedTuple):
 
 
 def plot_sizes(counts: Sequence[int], lines: Sequence[Line], levels: Mapping[str, float], path: Path) -> None:
-    """[K] figure 2: MAP by the number of training queries, and what needs none as horizontal lines."""
+    """[K] figure 2: MAP by the number of training queries, with untrained rankings as horizontal lines."""
     with _panels(path, 1, height=5) as (axes,):
         for line in lines:
-            (drawn,) = axes.plot(counts, line.points, marker=".", label=line.title)
+            (curve,) = axes.plot(counts, line.points, marker=".", label=line.title)
             marked = [(count, point) for count, point, star in zip(counts, line.points, line.stars) if star]
-            axes.plot(*zip(*marked) if marked else ([], []), "*", markersize=12, color=drawn.get_color())
+            axes.plot(*zip(*marked) if marked else ([], []), "*", markersize=12, color=curve.get_color())
         for (title, level), style in zip(levels.items(), ("--", ":")):
             axes.axhline(level, color="black", linestyle=style, linewidth=1, label=title)
         axes.set(xlabel="training queries", ylabel="MAP")
@@ -75,8 +75,8 @@ def plot_sizes(counts: Sequence[int], lines: Sequence[Line], levels: Mapping[str
 
 @contextmanager
 def _panels(path: Path, count: int, height: float = 3.2) -> Iterator[Sequence]:
-    """Axes in rows of at most `ABREAST`, with one legend below; written as a PNG at the end."""
-    columns = min(ABREAST, count)
+    """Axes in rows of at most `COLUMNS`, with one legend below; written as a PNG at the end."""
+    columns = min(COLUMNS, count)
     with pictures.panels(path, -(-count // columns), columns, height, overwrite=True) as axes:
         for unused in axes.ravel()[count:]:
             unused.set_axis_off()

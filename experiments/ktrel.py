@@ -1,8 +1,8 @@
 """The experiments of [K] on any judged collection: the steps that make a run of every row.
 
-Each model is trained once and ranks the whole collection ([K] 4.2). What is chosen on the validation queries (the
-parameters of BM25 and RM3, the shapes of the paper's KTRel, the weights of fused runs) is read when the steps before
-have made it, so the stages come one by one.
+Each model is trained once and ranks the whole collection ([K] 4.2). Choices on the validation queries (the parameters
+of BM25 and RM3, the shapes of the paper's KTRel, the weights of fused runs) need the outputs of earlier steps, so the
+stages are made one by one.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ class KtrelPlan(Plan):
 
     settings: KtrelSettings
 
-    # What there is to do.
+    # The rows and stages.
 
     def rows(self) -> list[KtrelRow]:
-        """The rows of the tables; the one that all are compared with is always there."""
+        """The rows of the tables, always with the baseline."""
         only, weak = self.settings.only, self.settings.weak
-        there = [row for row in rows_of.ROWS if weak or not _pretrained(row)]
-        return [row for row in there if not only or row.name in only or row.name == RM3]
+        available = [row for row in rows_of.ROWS if weak or not _pretrained(row)]
+        return [row for row in available if not only or row.name in only or row.name == RM3]
 
     def needed(self) -> list[KtrelRow]:
-        """The rows, and those that they are made from, each once, in the tables' order."""
+        """The rows and the rows they are made from, each once, in the tables' order."""
         names = {name for row in (*self.rows(), *self.figure_rows()) for name in self._with_stages(row)}
         return [row for row in rows_of.ROWS if row.name in names and row.kind != Kind.NOT_RUN]
 
     def _with_stages(self, row: KtrelRow) -> set[str]:
         stages = [HYBRID] if row.kind == Kind.RERANKED else list(row.stages)
         if BEST in stages:
-            stages = [*(name for name in stages if name != BEST), *(one.name for one in self.of_our_recipe())]
+            stages = [*(name for name in stages if name != BEST), *(row.name for row in self.of_our_recipe())]
         return {row.name}.union(*(self._with_stages(BY_NAME[name]) for name in stages))
 
     def of_our_recipe(self) -> list[KtrelRow]:
-        """The rows that BEST is chosen of: those that are run, or KTRel where none is."""
-        shown = [row for row in self.rows() if row.kind == Kind.OURS]
-        return shown or [BY_NAME["ktrel-ours"]]
+        """The candidates for BEST: the rows of our recipe that are run, or KTRel if there are none."""
+        rows = [row for row in self.rows() if row.kind == Kind.OURS]
+        return rows or [BY_NAME["ktrel-ours"]]
 
     def stages_of(self, row: KtrelRow) -> list[KtrelRow]:
-        """What a row is made of, once the trainings have run."""
+        """The rows that a row is made from; the trainings must have run."""
         return [self.best() if name == BEST else BY_NAME[name] for name in row.stages]
 
     def best(self) -> KtrelRow:
@@ -72,20 +72,20 @@ class KtrelPlan(Plan):
         return self.chosen(self.of_our_recipe(), lambda row: self.reached(self.training(row))["AP"])
 
     def figure_rows(self) -> list[KtrelRow]:
-        """The models of figure 2, of those rows that are run."""
-        shown = {row.name for row in self.rows()}
-        return [BY_NAME[name] for name in self.settings.figure_models if name in shown and self.settings.sizes]
+        """The models of figure 2 among the rows that are run."""
+        names = {row.name for row in self.rows()}
+        return [BY_NAME[name] for name in self.settings.figure_models if name in names and self.settings.sizes]
 
     def ingredients(self) -> list[Ingredient]:
-        """Those whose base is run and whose data are given: word vectors without stemming, several training sets."""
-        settings, shown = self.settings, {row.name for row in self.rows()}
+        """Ingredients whose base is run and whose data exist: word vectors without stemming, several training sets."""
+        settings, names = self.settings, {row.name for row in self.rows()}
         return [
-            one
-            for one in rows_of.INGREDIENTS
-            if one.base in shown
-            and one.name in settings.ingredients
-            and (settings.plain_words or not one.plain)
-            and (one.sets is None or one.sets < len(settings.train))
+            ingredient
+            for ingredient in rows_of.INGREDIENTS
+            if ingredient.base in names
+            and ingredient.name in settings.ingredients
+            and (settings.plain_words or not ingredient.plain)
+            and (ingredient.sets is None or ingredient.sets < len(settings.train))
         ]
 
     def stages(self) -> Iterator[list[Step]]:
@@ -93,43 +93,43 @@ class KtrelPlan(Plan):
         of = {kind: [row for row in needed if row.kind == kind] for kind in {row.kind for row in rows_of.ROWS}}
         encoders = [row for row in needed if row.kind in ENCODERS]
         weak = any(row.pretrained for row in needed)
-        plain = [self.plain_index()] if any(one.plain for one in ingredients) else []
-        random = [self.random_concepts()] if any(not one.concepts for one in ingredients) else []
+        plain = [self.plain_index()] if any(ingredient.plain for ingredient in ingredients) else []
+        random = [self.random_concepts()] if any(not ingredient.concepts for ingredient in ingredients) else []
         yield [self.index(), *plain, *random, *([self.titles()] if weak else [])]
         yield [self.extended()] if encoders else []
         yield [self.titles_index()] if weak else []
         yield [self.pretraining()] if weak else []
         shapes = [self.grid_training(row, shape) for row in of[Kind.PAPER] for shape in self.shapes(row)]
-        yield [*shapes, *(self.validation_search(one) for one in settings.bm25())]
-        yield [self.validation_search(one) for one in settings.rm3(self.bm25)]
+        yield [*shapes, *(self.validation_search(tried) for tried in settings.bm25())]
+        yield [self.validation_search(tried) for tried in settings.rm3(self.bm25)]
         if settings.validation_candidates:
             yield [self.run(BY_NAME[RM3], self.validation)]
         sized = [(row, size) for row in self.figure_rows() for size in settings.sizes if size != ALL]
         trained = [self.training(row) for row in needed if row.kind in TRAINED and row.kind != Kind.RERANKED]
-        trained += [self.ingredient(one) for one in ingredients]
+        trained += [self.ingredient(ingredient) for ingredient in ingredients]
         yield once([*trained, *(self.training(row, size) for row, size in sized)])
         sized_encoders = [(row, size) for row, size in sized if row.kind in ENCODERS]
         yield [self.encoding(row, size) for row, size in [*((row, ALL) for row in encoders), *sized_encoders]]
         if of[Kind.FEEDBACK]:
-            yield [self.feedback_search(one) for one in settings.feedback()]
+            yield [self.feedback_search(tried) for tried in settings.feedback()]
         yield once(
             [
                 *(self.run(stage, self.validation) for row in of[Kind.FUSED] for stage in self.stages_of(row)),
                 *(
-                    self.run(row, one)
+                    self.run(row, test)
                     for row in needed
                     if row.kind not in (Kind.FUSED, Kind.RERANKED)
-                    for one in settings.tests
+                    for test in settings.tests
                 ),
-                *(self.run(row, one, size) for row, size in sized for one in settings.tests),
+                *(self.run(row, test, size) for row, size in sized for test in settings.tests),
             ]
         )
         yield [self.fusion_weights(row) for row in of[Kind.FUSED] if row.method == "linear"]
         reranked = [self.training(row) for row in of[Kind.RERANKED]]
-        yield [*reranked, *(self.run(row, one) for row in of[Kind.FUSED] for one in settings.tests)]
-        yield [self.run(row, one) for row in of[Kind.RERANKED] for one in settings.tests]
+        yield [*reranked, *(self.run(row, test) for row in of[Kind.FUSED] for test in settings.tests)]
+        yield [self.run(row, test) for row in of[Kind.RERANKED] for test in settings.tests]
 
-    # What is read.
+    # Queries and judgments.
 
     @property
     def validation(self) -> Queries:
@@ -137,7 +137,7 @@ class KtrelPlan(Plan):
 
     @cached_property
     def validation_judgments(self) -> Judgments:
-        """Of those queries that there are."""
+        """The judgments of the validation queries."""
         return read(self.validation)[1]
 
     def training_queries(self) -> list[rp.Query]:
@@ -159,7 +159,7 @@ class KtrelPlan(Plan):
         return self.step("words", "extended", command)
 
     def titles(self) -> Step:
-        """Titles as queries, with their abstracts as what is relevant."""
+        """Titles as queries, with their abstracts as relevant documents."""
         settings = self.settings
         corpora = (word for corpus in settings.weak for word in ("--corpus", corpus))
         held_out = min(500, settings.weak_queries // 2)
@@ -170,7 +170,7 @@ class KtrelPlan(Plan):
         return self.indexing("indexes", "titles", self.titles().output, stem=self.settings.stem)
 
     def pretraining(self) -> Step:
-        """Our recipe for words on titles and abstracts; each abstract has one title, so a batch has more of them."""
+        """Our recipe for words on titles and abstracts; batches have more abstracts, since each has only one title."""
         titles = self.titles().output
         own = f"--queries-per-document 1 --batch-size 256 --epochs {self.settings.weak_epochs} --measures AP".split()
         command = [
@@ -180,20 +180,21 @@ class KtrelPlan(Plan):
         return self.train("checkpoints", "pretrained", self.titles_index(), self.extended().output, *command)
 
     def random_concepts(self) -> Step:
-        """Concept vectors as their training starts."""
+        """The initial concept vectors of a training."""
         command = ("embed", "concepts", "--knowledge", self.settings.knowledge, "--holdout", 0, "--epochs", 1)
         return self.step("concepts", "random", (*command, "--learning-rate", "1e-9", "--overwrite"))
 
     def encoding(self, row: KtrelRow, size: str = ALL) -> Step:
-        """The documents' encodings, which are kept in the index; the output is what the command says of them.
+        """The documents' encodings, which are stored in the index; the output is the command's standard output.
 
-        Where judgments of similar queries are searched with this model, the training queries are kept beside them.
+        For judgments of similar queries, the encodings of the training queries are stored, too.
         """
         checkpoint = self.training(row, size).output
-        asked = size == ALL and row.kind == Kind.OURS and any(one.kind == Kind.NEIGHBOURS for one in self.needed())
-        judged = [word for spec in self.settings.train for word in ("--judged", spec)] if asked else []
-        where = ("--encode", checkpoint, "--index", self.index().output)
-        command = ("index", *where, *judged, *self._device, "--overwrite")
+        similar = any(other.kind == Kind.NEIGHBOURS for other in self.needed())
+        stores_queries = size == ALL and row.kind == Kind.OURS and similar
+        judged = [word for spec in self.settings.train for word in ("--judged", spec)] if stores_queries else []
+        target = ("--encode", checkpoint, "--index", self.index().output)
+        command = ("index", *target, *judged, *self._device, "--overwrite")
         return self.step("encodings", checkpoint.name, command, ".txt", prints=True)
 
     @property
@@ -202,8 +203,8 @@ class KtrelPlan(Plan):
 
     # Tuning.
 
-    def validation_search(self, one: Tried) -> Step:
-        return self._search(f"{VALIDATION}/{one.name}", self.validation, one.options)
+    def validation_search(self, tried: Tried) -> Step:
+        return self._search(f"{VALIDATION}/{tried.name}", self.validation, tried.options)
 
     def validation_ap(self, search: Step) -> float:
         return mean_average_precision(search.output, self.validation_judgments)
@@ -211,22 +212,24 @@ class KtrelPlan(Plan):
     @cached_property
     def bm25(self) -> Tried:
         """The parameters with the best MAP on the validation queries."""
-        return self.chosen(self.settings.bm25(), lambda one: self.validation_ap(self.validation_search(one)))
+        return self.chosen(self.settings.bm25(), lambda tried: self.validation_ap(self.validation_search(tried)))
 
     @cached_property
     def rm3(self) -> Tried:
-        return self.chosen(self.settings.rm3(self.bm25), lambda one: self.validation_ap(self.validation_search(one)))
+        tried = self.settings.rm3(self.bm25)
+        return self.chosen(tried, lambda each: self.validation_ap(self.validation_search(each)))
 
     @cached_property
     def feedback(self) -> Tried:
-        return self.chosen(self.settings.feedback(), lambda one: self.validation_ap(self.feedback_search(one)))
+        return self.chosen(self.settings.feedback(), lambda tried: self.validation_ap(self.feedback_search(tried)))
 
-    def feedback_search(self, one: Tried) -> Step:
-        """The validation queries by the model whose feedback is tuned."""
-        return self.validation_search(one._replace(options=(*self._dense(self.training(self.best())), *one.options)))
+    def feedback_search(self, tried: Tried) -> Step:
+        """The validation queries, searched by the model whose feedback is tuned."""
+        options = (*self._dense(self.training(self.best())), *tried.options)
+        return self.validation_search(tried._replace(options=options))
 
     def shapes(self, row: KtrelRow) -> list[Shape]:
-        """What is tried for a row of the paper's KTRel."""
+        """The shapes to try for a row of the paper's KTRel."""
         return drawn(row.name, self.settings.grid, self.settings.seed)
 
     def grid_training(self, row: KtrelRow, shape: Shape) -> Step:
@@ -234,7 +237,7 @@ class KtrelPlan(Plan):
         return self._train("grid", f"{row.name}-{'-'.join(map(str, shape))}", row, options)
 
     def shape(self, row: KtrelRow) -> Shape:
-        """The shape whose short training reached the best MAP on the validation queries."""
+        """The shape with the best validation MAP in its short training."""
         measure, tried = VALIDATION_MEASURES[0], self.shapes(row)
         if not tried:
             return self.settings.shape
@@ -243,53 +246,57 @@ class KtrelPlan(Plan):
     # Trainings.
 
     def training(self, row: KtrelRow, size: str = ALL) -> Step:
-        """A row's training, on so many queries."""
-        some = () if size == ALL else ("--train-queries", size)
-        return self._train("checkpoints", _sized(row, size), row, (*self._training_options(row), *some))
+        """A row's training on ``size`` queries."""
+        sample = () if size == ALL else ("--train-queries", size)
+        return self._train("checkpoints", _sized(row, size), row, (*self._training_options(row), *sample))
 
     def _training_options(self, row: KtrelRow) -> Sequence:
         settings = self.settings
-        usual = ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
+        common = ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
         if row.kind == Kind.OURS:
             return self._recipe()
         if row.kind == Kind.PAPER:
             return self._paper(self.shape(row))
         if row.kind == Kind.RERANKED:
-            return (*usual, *self._hybrid(), "--depth", settings.rerank_depth)
+            return (*common, *self._hybrid(), "--depth", settings.rerank_depth)
         if not settings.validation_candidates:
-            return (*usual, "--first-stage", "all")
+            return (*common, "--first-stage", "all")
         run = self.run(BY_NAME[RM3], self.validation).output
-        few = ("--validation-run", run, "--validation-depth", settings.validation_candidates)
-        return (*usual, "--first-stage", "all", *few)
+        validation = ("--validation-run", run, "--validation-depth", settings.validation_candidates)
+        return (*common, "--first-stage", "all", *validation)
 
     def _recipe(self, epochs: int | None = None) -> Sequence:
-        """Ours, with its epochs or fewer."""
+        """Our recipe, with at most ``epochs`` epochs."""
         own = int(RECIPE[RECIPE.index("--epochs") + 1])
-        at_most = [one for one in (own, epochs, self.settings.recipe_epochs) if one is not None]
+        at_most = [limit for limit in (own, epochs, self.settings.recipe_epochs) if limit is not None]
         return (*RECIPE, "--first-stage", "all", "--epochs", min(at_most))
 
     def _paper(self, shape: Shape) -> Sequence:
         length = ("--patience", self.settings.patience, "--epochs", self.settings.epochs)
         return merged([*length, "--first-stage", "all", *rows_of.LENGTHS], shape.options)
 
-    def ingredient(self, one: Ingredient) -> Step:
-        """The training of an ingredient; of the recipe itself with all its epochs, it is the row's."""
-        row = BY_NAME[one.base]
-        options = merged(self._recipe(self.settings.ingredient_epochs), one.train.split())
-        if self._train("checkpoints", row.name, row, options, one) == self.training(row):
+    def ingredient(self, ingredient: Ingredient) -> Step:
+        """The training of an ingredient; the row's own training if they are equal."""
+        row = BY_NAME[ingredient.base]
+        options = merged(self._recipe(self.settings.ingredient_epochs), ingredient.train.split())
+        if self._train("checkpoints", row.name, row, options, ingredient) == self.training(row):
             return self.training(row)
-        return self._train("ingredients", one.name, row, options, one)
+        return self._train("ingredients", ingredient.name, row, options, ingredient)
 
-    def _train(self, kind: str, name: str, row: KtrelRow, options: Sequence, one: Ingredient | None = None) -> Step:
-        settings, one = self.settings, one or Ingredient("", "", row.name)
-        index, words = (self.plain_index(), settings.plain_words) if one.plain else (self.index(), settings.words)
-        if row.kind in ENCODERS and one.extended and not one.plain:
+    def _train(
+        self, kind: str, name: str, row: KtrelRow, options: Sequence, ingredient: Ingredient | None = None
+    ) -> Step:
+        settings, ingredient = self.settings, ingredient or Ingredient("", "", row.name)
+        index, words = self.index(), settings.words
+        if ingredient.plain:
+            index, words = self.plain_index(), settings.plain_words
+        elif row.kind in ENCODERS and ingredient.extended:
             words = self.extended().output
-        concepts = settings.concepts if one.concepts else self.random_concepts().output
+        concepts = settings.concepts if ingredient.concepts else self.random_concepts().output
         command = [
             *(("--start-from", self.pretraining().output) if row.pretrained else ()),
             *(("--concepts", concepts) if row.reads_concepts else ()),
-            *(word for spec in settings.train[: one.sets] for word in ("--train", spec)),
+            *(word for spec in settings.train[: ingredient.sets] for word in ("--train", spec)),
             "--validation", settings.validation,
             *merged(("--measures", *VALIDATION_MEASURES, *self._device), row.train.split(), options,
                     settings.train_option),
@@ -299,12 +306,12 @@ class KtrelPlan(Plan):
     # Runs.
 
     def run(self, row: KtrelRow, queries: Queries, size: str = ALL) -> Step:
-        """A row's run of some queries, the model trained on so many."""
+        """A row's run of some queries, by the model trained on ``size`` queries."""
         name, settings = f"{queries.name}/{_sized(row, size)}", self.settings
         if row.kind == Kind.FUSED:
             runs = [self.run(stage, queries).output for stage in self.stages_of(row)]
-            how = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
-            command = ("fuse", *runs, *how, "--output-depth", settings.depth, "--overwrite")
+            weights = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
+            command = ("fuse", *runs, *weights, "--output-depth", settings.depth, "--overwrite")
             return self.step("runs", name, command, ".run")
         depth = settings.rerank_depth if row.kind == Kind.RERANKED else settings.depth
         return self._search(name, queries, self._searched(row, size), depth)
@@ -336,7 +343,7 @@ class KtrelPlan(Plan):
         return self.search("runs", name, self.index(), queries.texts, *words)
 
     def fusion_weights(self, row: KtrelRow) -> Step:
-        """What the validation queries say of a row's weights, in JSON."""
+        """The tuning of a row's weights on the validation queries, as JSON."""
         runs = [self.run(stage, self.validation).output for stage in self.stages_of(row)]
         tuning = ("--tune", self.validation.judgments, "--step", self.settings.fusion_step)
         command = ("fuse", *runs, "--method", "linear", *tuning, "--measure", "AP", "--format", "json")
@@ -348,21 +355,21 @@ class KtrelPlan(Plan):
         return json.loads(self.fusion_weights(row).output.read_text(encoding="utf-8"))["best"]["weights"]
 
     def _hybrid(self) -> Sequence:
-        """Options of the hybrid as a first stage: the same documents and scores as its run has."""
+        """Options of the hybrid as a first stage, with the documents and scores of its run."""
         row = BY_NAME[HYBRID]
         encoder = self.training(self.stages_of(row)[1]).output
-        how = ("--fuse", f"dense:{encoder}", "--fusion", "linear", "--fusion-depth", self.settings.depth)
-        return (*self.rm3.options, *how, "--fusion-weight", *self.weights(row))
+        fusion = ("--fuse", f"dense:{encoder}", "--fusion", "linear", "--fusion-depth", self.settings.depth)
+        return (*self.rm3.options, *fusion, "--fusion-weight", *self.weights(row))
 
 
-def read(one: Queries) -> tuple[list[rp.Query], Judgments]:
-    """Queries, and the judgments of these alone: a file of judgments may be of more."""
-    queries, judgments = queries_and_judgments(one.spec)
+def read(named: Queries) -> tuple[list[rp.Query], Judgments]:
+    """Queries and their judgments, without those of other queries."""
+    queries, judgments = queries_and_judgments(named.spec)
     return queries, {query.id: judgments[query.id] for query in queries}
 
 
 def mean_average_precision(run: Path, judgments: Judgments) -> float:
-    """A run's MAP over all judged queries; kept beside the run, for there are many of them and they are long."""
+    """A run's MAP over all judged queries, cached beside the run, since runs are many and long."""
     kept = run.with_suffix(".ap.json")
     if kept.exists() and kept.stat().st_mtime_ns >= run.stat().st_mtime_ns:
         return json.loads(kept.read_text(encoding="utf-8"))["AP"]
@@ -373,7 +380,7 @@ def mean_average_precision(run: Path, judgments: Judgments) -> float:
 
 
 def _pretrained(row: KtrelRow) -> bool:
-    """Whether a row, or one that it is made from, is pre-trained."""
+    """Whether a row, or a row that it is made from, is pre-trained."""
     return row.pretrained or any(_pretrained(BY_NAME[name]) for name in row.stages if name != BEST)
 
 

@@ -1,4 +1,4 @@
-"""The page of the experiments of [K]: table 1 and figure 2 beside what was published, from what :mod:`ktrel` ran."""
+"""The page of [K]'s experiments: table 1 and figure 2 beside the published values, from the runs of :mod:`ktrel`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VALIDATION_TITLES = [f"validation {TITLES.get(name, name)}" for name in VALIDATI
 
 
 class KtrelPage(Page):
-    """All runs are measured once; what is of one set of test queries is a part of that."""
+    """Measures all runs once; a set of test queries is a part of the measures."""
 
     name = "KTRel"
     plan: KtrelPlan
@@ -46,8 +46,8 @@ class KtrelPage(Page):
     def __init__(self, plan: KtrelPlan, journal: Runner, command: str):
         super().__init__(plan, journal, command)
         self.queries, self.judgments = {}, {}
-        for one in self.settings.tests:
-            self.queries[one.name], self.judgments[one.name] = read(one)
+        for test in self.settings.tests:
+            self.queries[test.name], self.judgments[test.name] = read(test)
         self.first, self.several = self.settings.tests[0].name, len(self.judgments) > 1
         self.once = once(self.queries)
         self.rows = [row for row in plan.rows() if row.kind != Kind.NOT_RUN]
@@ -87,7 +87,7 @@ class KtrelPage(Page):
     # Table 1.
 
     def _table_1(self) -> Iterator[str]:
-        """The first set alone and all of them, each also without the texts that training has seen."""
+        """The first set alone and all sets pooled, each also without texts of training queries."""
         new = unseen(self.queries, self.plan.training_queries())
         yield "## Table 1"
         groups = [(self.first, self.measured.of_set(self.first), not self.several)]
@@ -132,11 +132,11 @@ class KtrelPage(Page):
         )
 
     def _tested(self, measured: Measured) -> Measured:
-        """For tests: queries that are in several sets once."""
+        """The measures for tests, with queries of several sets once."""
         return measured.part([query in self.once for query in measured.queries])
 
     def _against_the_hybrid(self) -> Iterator[str]:
-        """What was added to the hybrid, on the first set, compared with it."""
+        """Extensions of the hybrid, compared with it on the first set."""
         added = [row for row in self.rows if row.kind in (Kind.FUSED, Kind.RERANKED) and row.name != HYBRID]
         if HYBRID not in {row.name for row in self.rows} or not added:
             return
@@ -160,15 +160,15 @@ class KtrelPage(Page):
         ingredients, measure = self.plan.ingredients(), VALIDATION_MEASURES[0]
         if not ingredients:
             return
-        reached = {one.name: self.plan.reached(self.plan.ingredient(one)) for one in ingredients}
-        bases = {one.base: one.name for one in ingredients if one == Ingredient(one.name, one.title, one.base)}
+        reached = {each.name: self.plan.reached(self.plan.ingredient(each)) for each in ingredients}
+        bases = {each.base: each.name for each in ingredients if each == Ingredient(each.name, each.title, each.base)}
         lines = [["", *VALIDATION_TITLES, "MAP, less our recipe's"]]
-        for one in ingredients:
-            values = [f"{reached[one.name][name]:.4f}" for name in VALIDATION_MEASURES]
-            base, difference = bases.get(one.base, one.name), ""
-            if base != one.name:
-                difference = f"{reached[one.name][measure] - reached[base][measure]:+.4f}"
-            lines.append([one.title, *values, difference])
+        for ingredient in ingredients:
+            values = [f"{reached[ingredient.name][name]:.4f}" for name in VALIDATION_MEASURES]
+            base, difference = bases.get(ingredient.base, ingredient.name), ""
+            if base != ingredient.name:
+                difference = f"{reached[ingredient.name][measure] - reached[base][measure]:+.4f}"
+            lines.append([ingredient.title, *values, difference])
         yield "## What each contributed"
         yield (
             "Trainings that differ from our recipe in one thing, by their best epoch on the validation queries: one "
@@ -219,20 +219,20 @@ class KtrelPage(Page):
         yield image("MAP by the number of training queries", figure)
         yield tables.markdown(table)
 
-    # What was chosen, and what it took.
+    # The choices, and the times.
 
     def _chosen(self) -> Iterator[str]:
-        """What the validation queries decided."""
+        """The choices on the validation queries."""
         plan, settings, needed = self.plan, self.settings, self.plan.needed()
-        searched = [
+        choices = [
             (BY_NAME[BM25].title, plan.bm25, plan.bm25.shown, settings.bm25(), plan.validation_search),
             (BY_NAME[RM3].title, plan.rm3, plan.rm3.shown, settings.rm3(plan.bm25), plan.validation_search),
         ]
         if any(row.kind == Kind.FEEDBACK for row in needed):
             shown = f"{plan.feedback.shown}; with {plan.best().title}"
-            searched.append(("KTRel's feedback", plan.feedback, shown, settings.feedback(), plan.feedback_search))
+            choices.append(("KTRel's feedback", plan.feedback, shown, settings.feedback(), plan.feedback_search))
         lines = [["", "chosen", "of", "validation MAP"]]
-        for title, chosen, shown, tried, search in searched:
+        for title, chosen, shown, tried, search in choices:
             lines.append([title, shown, str(len(tried)), f"{plan.validation_ap(search(chosen)):.4f}"])
         for row in needed:
             if row.kind == Kind.PAPER:
@@ -252,14 +252,14 @@ class KtrelPage(Page):
         return [row.title, str(shape), str(len(tried)), f"{reached:.4f}"]
 
     def _chosen_weights(self, row: KtrelRow) -> list[str]:
-        found = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))
-        stages, best = self.plan.stages_of(row), found["best"]
+        tuning = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))
+        stages, best = self.plan.stages_of(row), tuning["best"]
         weights = ", ".join(f"{stage.title} {weight:.2f}" for stage, weight in zip(stages, best["weights"]))
-        return [row.title, weights, str(len(found["tried"])), f"{best['AP']:.4f}"]
+        return [row.title, weights, str(len(tuning["tried"])), f"{best['AP']:.4f}"]
 
     def _trainings(self) -> Iterator[str]:
-        """What each training of a row reached on the validation queries, and the time it took."""
-        lines = [["training", "best epoch", "of", *VALIDATION_TITLES, "minutes", "processor minutes"]]
+        """The best epoch of each row's training on the validation queries, and its time."""
+        lines = [["training", "best epoch", "of", *VALIDATION_TITLES, "minutes", "CPU minutes"]]
         for row in self.plan.needed():
             if row.kind in TRAINED:
                 step = self.plan.training(row)
@@ -268,20 +268,20 @@ class KtrelPage(Page):
         if len(lines) == 1:
             return
         on_few = any(row.kind == Kind.RERANKED for row in self.plan.needed())
-        some = " Re-rankers are validated on the documents they re-rank." if on_few else ""
+        note = " Rerankers are validated on the documents they re-rank." if on_few else ""
         yield "## The trainings"
         yield tables.markdown(lines)
-        yield f"The best epoch by MAP.{some}"
+        yield f"The best epoch by MAP.{note}"
 
     def _steps(self) -> Iterator[str]:
-        """All steps by what they made."""
-        found: dict[str, list[Step]] = {}
+        """All steps by kind of output."""
+        by_kind: dict[str, list[Step]] = {}
         for stage in self.plan.stages():
             for step in stage:
-                found.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
-        found["together"] = [step for steps in found.values() for step in steps]
-        lines = [["", "steps", "minutes", "processor minutes"]]
-        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in found.items()]
+                by_kind.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
+        by_kind["together"] = [step for steps in by_kind.values() for step in steps]
+        lines = [["", "steps", "minutes", "CPU minutes"]]
+        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in by_kind.items()]
         yield "## The steps"
         yield f"Minutes are of whole commands with {self.settings.at_once} steps at a time; other work makes them more."
         yield tables.markdown(lines)

@@ -1,4 +1,4 @@
-"""What the experiments of [K] compare: rows of table 1 and ours, what each is trained with, and published values."""
+"""The rows of [K]'s experiments: those of table 1 and ours, their training options, and the published values."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from rerank_plugin.inputs.lexical_features import FIRST_STAGE_SHARE
 
 
 class Kind(Enum):
-    """What makes a row's run."""
+    """The kinds of a row's run."""
 
-    LEXICAL = "a search of Lucene, its parameters tuned"
+    LEXICAL = "a search of Lucene with tuned parameters"
     INTERACTION = "a model that scores every pair of query and document"
     PAPER = "KTRel as [K] 4.2 trains it"
     OURS = "KTRel by RECIPE"
     FEEDBACK = "dense search with pseudo-relevance feedback"
     NEIGHBOURS = "the judgments of similar training queries"
-    FUSED = "runs of other rows"
-    RERANKED = "the best of HYBRID"
-    NOT_RUN = "nothing"
+    FUSED = "a fusion of other rows' runs"
+    RERANKED = "the top of HYBRID, re-ranked"
+    NOT_RUN = "published values only"
 
 
 ENCODERS = (Kind.PAPER, Kind.OURS)
 TRAINED = (Kind.INTERACTION, *ENCODERS, Kind.RERANKED)
 
 BM25, RM3, HYBRID = "bm25", "bm25-rm3", "hybrid"
-BEST = "best"  # stands for the row of OURS with the highest validation MAP
+BEST = "best"  # placeholder of the row of OURS with the highest validation MAP
 VALIDATION_MEASURES = ("AP", "nDCG@10")  # [K] 4.2 stops and chooses by MAP
 
-# Ours, found on NFCorpus's dev split.
+# Our recipe, tuned on NFCorpus's dev split.
 RECIPE = (
     "--loss softmax --batch-size 256 --learning-rate 0.002 --queries-per-document 4 --epochs 40 --patience 8 --set "
     "document_words=250 query_words=32 layers=0 unit_vectors=true embedding_dropout=0.3 factor=1"
 ).split()
 
-# Of [K]'s recipe, what the paper does not give and what takes most of the time: the lengths of texts, and how many
-# queries of a document are in a batch.
+# Settings of [K]'s recipe that the paper does not give and that take most of the time: the lengths of texts, and the
+# queries of each document in a batch.
 LENGTHS = "--queries-per-document 2 --set document_words=100 document_concepts=100 query_concepts=32".split()
 
 
 class KtrelRow(NamedTuple):
     """A row of table 1.
 
-    Its stages are the rows that a fused row fuses, or the one whose encodings rows of FEEDBACK and NEIGHBOURS search.
-    BEST is chosen when the trainings have run.
+    Its stages are the rows that a fused row fuses, or the row whose encodings FEEDBACK and NEIGHBOURS search. BEST is
+    chosen after the trainings.
     """
 
     name: str  # of its runs and checkpoint
     title: str
     kind: Kind
-    train: str = ""  # options of its training, where there is one
+    train: str = ""  # options of its training, if any
     stages: tuple[str, ...] = ()
     method: str = "linear"  # of a fused row; weights of ``linear`` are tuned on the validation queries
-    pretrained: bool = False  # whether its training starts from what was trained on titles and abstracts
+    pretrained: bool = False  # whether its training starts from a model of titles and abstracts
 
     @property
     def reads_concepts(self) -> bool:
@@ -115,12 +115,12 @@ class Ingredient(NamedTuple):
 
     name: str  # of its checkpoint
     title: str
-    base: str  # the row it is a variant of
-    train: str = ""  # options instead of the recipe's; hyper-parameters under --set are changed one by one
-    sets: int | None = None  # how many of the training sets, the first ones; None for all
-    plain: bool = False  # whether words are not stemmed; needs an index and word vectors of its own
-    concepts: bool = True  # whether concept vectors are given; without, concepts start at random
-    extended: bool = True  # whether words of the index without a vector get one of their own
+    base: str  # the row of which it is a variant
+    train: str = ""  # options that override the recipe's; hyper-parameters of --set are overridden one by one
+    sets: int | None = None  # number of training sets, from the first; None for all
+    plain: bool = False  # whether words are not stemmed; needs its own index and word vectors
+    concepts: bool = True  # whether concept vectors are given; otherwise they are random
+    extended: bool = True  # whether each word of the index without a vector gets its own random one
 
 
 # The paper's loss goes with its optimizer's default learning rate, the middle of its batch sizes, and factors as there.

@@ -1,7 +1,7 @@
-"""What the experiments of [K] are run on, how large they are, and what they try on the validation queries.
+"""The settings of [K]'s experiments: data, sizes, and parameters to try on the validation queries.
 
-BM25 and RM3 are tuned by grid search ([K] 4.3): first k1 and b, then with them RM3's terms, documents and weight.
-KTRel's grid ([K] 4.2) has 240 shapes; some are drawn from it by chance.
+BM25 and RM3 are tuned by grid search ([K] 4.3): first k1 and b, then RM3's terms, documents and weight. KTRel's grid
+([K] 4.2) has 240 shapes, of which a random sample is tried.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ ALL = "all"  # a size: all training queries
 
 
 class Queries(NamedTuple):
-    """Queries that are searched with: a name, and where they and their judgments are from."""
+    """Queries to search: a name, and the source of the queries and judgments."""
 
     name: str
     spec: str
 
     @property
     def texts(self) -> str:
-        """The part of ``QUERIES,QRELS`` that names queries; other forms name both."""
+        """The queries of ``QUERIES,QRELS``; other specs name both."""
         return self._parts()[0]
 
     @property
     def judgments(self) -> str:
-        """The part that names judgments."""
+        """The judgments of ``QUERIES,QRELS``; other specs name both."""
         return self._parts()[-1]
 
     def _parts(self) -> list[str]:
@@ -43,7 +43,7 @@ class Queries(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """Parameters of a search: a name for the run, the options of the search, and how the page shows them."""
+    """Parameters of a search: the name of the run, the options of the search, and their text on the page."""
 
     name: str
     options: tuple[str, ...]
@@ -51,7 +51,7 @@ class Tried(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What [K] 4.2 chooses of KTRel by grid search."""
+    """The parameters of KTRel that [K] 4.2 tunes by grid search."""
 
     heads: int
     feed_forward: int
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of its training."""
+        """The options of its training."""
         values = (f"heads={self.heads}", f"feed_forward={self.feed_forward}", f"dropout={self.dropout}")
         return ("--batch-size", str(self.batch), "--set", *values)
 
@@ -70,11 +70,13 @@ class Shape(NamedTuple):
         )
 
 
-GRID = [Shape(*one) for one in product((1, 2, 5, 10), (50, 100, 200, 500), (10, 20, 50), (0.1, 0.2, 0.3, 0.4, 0.5))]
+GRID = [
+    Shape(*values) for values in product((1, 2, 5, 10), (50, 100, 200, 500), (10, 20, 50), (0.1, 0.2, 0.3, 0.4, 0.5))
+]
 
 
 def drawn(model: str, count: int, seed: int) -> list[Shape]:
-    """So many different shapes of the grid, by chance; more of them begin with the fewer ones."""
+    """A random sample of ``count`` shapes of the grid; larger samples begin with smaller ones."""
     return random.Random(f"{model} {seed}").sample(GRID, len(GRID))[:count]
 
 
@@ -91,15 +93,15 @@ class KtrelSettings(Settings):
         action="append",
         metavar="QJ",
     )
-    validation: str = option("queries and judgments to choose by", metavar="QJ")
+    validation: str = option("queries and judgments of the validation", metavar="QJ")
     test: tuple[tuple[str, str], ...] = option(
-        "a name, and queries and judgments to measure on; may be repeated, and is then pooled, too",
+        "name, and queries and judgments to measure; may be repeated, and is then pooled, too",
         nargs=2,
         action="append",
         metavar=("NAME", "QJ"),
     )
-    knowledge: str = option("a compiled knowledge base", metavar="KB")
-    concepts: str = option("concept vectors of it, written by rerank_plugin.embed concepts")
+    knowledge: str = option("compiled knowledge base", metavar="KB")
+    concepts: str = option("its concept vectors, written by rerank_plugin.embed concepts")
     stem: str | None = option("stemmer of the forward index: krovetz, with word vectors of the same", None)
     plain_words: str | None = option(
         "word vectors without stemming, to measure what stemming contributes", None, metavar="WORDS"
@@ -113,56 +115,54 @@ class KtrelSettings(Settings):
     )
     ingredients: tuple[str, ...] = option(
         "ingredients to train; none: no table",
-        tuple(one.name for one in rows_of.INGREDIENTS),
+        tuple(ingredient.name for ingredient in rows_of.INGREDIENTS),
         nargs="*",
         metavar="NAME",
     )
     device: str = option("torch device of trainings and searches", "cpu")
-    depth: int = size("documents a query that are measured", 1000)
-    rerank_depth: int = size("documents of the hybrid that are re-ranked", 500)
-    epochs: int = size("epochs of a training, at most, but of our recipe", 30)
-    recipe_epochs: int | None = size("epochs of our recipe, at most (as it says)", None)
-    pairs: int = size("pairs a query in an epoch, at most, where pairs are learned", 10)
+    depth: int = size("documents of a measured run per query", 1000)
+    rerank_depth: int = size("documents of the hybrid to re-rank", 500)
+    epochs: int = size("largest number of epochs, except of our recipe", 30)
+    recipe_epochs: int | None = size("largest number of epochs of our recipe (default: the recipe's)", None)
+    pairs: int = size("largest number of pairs per query and epoch", 10)
     patience: int = size("epochs without a better MAP before a training stops", 5)
-    ingredient_epochs: int | None = size("epochs of an ingredient's training, at most (as the recipe's)", None)
+    ingredient_epochs: int | None = size("largest number of epochs of an ingredient (default: the recipe's)", None)
     validation_candidates: int = size(
-        "documents of the tuned BM25-RM3 on which DUET, KNRM, DRMM and Conv-KNRM are validated; 0: all there are",
+        "documents of the tuned BM25-RM3 to validate DUET, KNRM, DRMM and Conv-KNRM on; 0: all documents",
         0,
         least=0,
     )
-    sizes: tuple[str, ...] = size("of figure 2", ("100", "200", "500", "1000", "2000", ALL))
-    grid: int = size("configurations of the paper's grid that are tried for each KTRel; 0: one", 6, least=0)
-    grid_epochs: int = size("epochs of these trials", 4)
+    sizes: tuple[str, ...] = size("numbers of training queries in figure 2", ("100", "200", "500", "1000", "2000", ALL))
+    grid: int = size("shapes of the paper's grid to try for each KTRel; 0: a fixed one", 6, least=0)
+    grid_epochs: int = size("epochs of the trials of shapes", 4)
     weak_queries: int = size("titles to pre-train on", 38_000)
     weak_epochs: int = size("epochs of the pre-training", 3)
-    k1: tuple[float, ...] = size("of BM25, to try", (0.5, 0.9, 1.2, 1.6, 2.0))
-    b: tuple[float, ...] = size("of BM25, to try", (0.2, 0.4, 0.6, 0.75, 0.9))
-    rm3_terms: tuple[int, ...] = size("of RM3, to try", (10, 20, 50, 100))
-    rm3_documents: tuple[int, ...] = size("of RM3, to try", (5, 10, 20))
-    rm3_weights: tuple[float, ...] = size("of RM3, to try", (0.3, 0.5, 0.7))
-    feedback_documents: tuple[int, ...] = size("of KTRel's feedback, to try", (3, 5, 10))
-    feedback_weights: tuple[float, ...] = size("of KTRel's feedback, to try", (0.3, 0.6, 1.0))
-    fusion_step: float = size("between weights of hybrids", 0.05)
-    shape: Shape = Shape(2, 200, 20, 0.2)  # of the paper's KTRel where none is tried
+    k1: tuple[float, ...] = size("k1 of BM25 to try", (0.5, 0.9, 1.2, 1.6, 2.0))
+    b: tuple[float, ...] = size("b of BM25 to try", (0.2, 0.4, 0.6, 0.75, 0.9))
+    rm3_terms: tuple[int, ...] = size("terms of RM3 to try", (10, 20, 50, 100))
+    rm3_documents: tuple[int, ...] = size("documents of RM3 to try", (5, 10, 20))
+    rm3_weights: tuple[float, ...] = size("query weights of RM3 to try", (0.3, 0.5, 0.7))
+    feedback_documents: tuple[int, ...] = size("documents of KTRel's feedback to try", (3, 5, 10))
+    feedback_weights: tuple[float, ...] = size("weights of KTRel's feedback to try", (0.3, 0.6, 1.0))
+    fusion_step: float = size("step between weights of hybrids", 0.05)
+    shape: Shape = Shape(2, 200, 20, 0.2)  # of the paper's KTRel if none is tried
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.test]
         if len(set(names)) < len(names) or VALIDATION in names:
-            raise rp.InputError(
-                f"give at least one set of test queries, each with a name of its own, not '{VALIDATION}'"
-            )
+            raise rp.InputError(f"give at least one set of test queries, each with its own name, not '{VALIDATION}'")
         if bad := [name for name in names if not re.fullmatch(r"[\w.-]+", name)]:
             raise rp.InputError(f"'{bad[0]}' cannot name a set of test queries: use letters, digits, '-', '_' and '.'")
         check_known("rows", self.only, BY_NAME)
         check_known("models of the figure", self.figure_models, rows_of.FIGURE)
-        check_known("ingredients", self.ingredients, [one.name for one in rows_of.INGREDIENTS])
-        if bad := [one for one in self.sizes if one != ALL and not (one.isdecimal() and int(one) > 0)]:
-            raise rp.InputError(f"'{bad[0]}' is no number of training queries: expected 1, 2, ... or '{ALL}'")
+        check_known("ingredients", self.ingredients, [ingredient.name for ingredient in rows_of.INGREDIENTS])
+        if bad := [size for size in self.sizes if size != ALL and not (size.isdecimal() and int(size) > 0)]:
+            raise rp.InputError(f"'{bad[0]}' is not a number of training queries: expected 1, 2, ... or '{ALL}'")
 
     @property
     def tests(self) -> list[Queries]:
-        """Sets of test queries; the first one has tables of its own, and all of them pooled."""
-        return [Queries(*one) for one in self.test]
+        """Sets of test queries; the tables are of the first set, and of all pooled."""
+        return [Queries(*named) for named in self.test]
 
     def bm25(self) -> list[Tried]:
         return [
@@ -171,7 +171,7 @@ class KtrelSettings(Settings):
         ]
 
     def rm3(self, bm25: Tried) -> list[Tried]:
-        """With the parameters of its BM25."""
+        """The parameters of RM3 to try, with those of its BM25."""
         return [
             Tried(
                 f"rm3-{terms}-{documents}-{weight}",
@@ -183,7 +183,7 @@ class KtrelSettings(Settings):
         ]
 
     def feedback(self) -> list[Tried]:
-        """Of dense search's pseudo-relevance feedback."""
+        """The parameters of dense search's pseudo-relevance feedback to try."""
         return [
             Tried(
                 f"feedback-{documents}-{weight}",

@@ -1,9 +1,8 @@
 """Significance letters as in [P], tables 1 to 3, and its table 1.
 
 Each baseline has a letter. ``0.318 (mQ)`` differs significantly from the baselines of m and Q under a two-tailed paired
-Student's t-test: upper case at 95% confidence, lower case at 90%. Nothing is corrected for the number of tests. As in
-the paper, a letter does not tell the direction of a difference: a run that is worse than a baseline gets its letter,
-too.
+Student's t-test: upper case at 95% confidence, lower case at 90%, without correction for the number of tests. As in the
+paper, a letter does not show the direction of a difference: a run that is worse than a baseline gets its letter, too.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ Against = Mapping[str, str]  # baseline: its letter, of either case
 
 
 def letters(values: Mapping[str, np.ndarray], against: Against) -> dict[str, str]:
-    """The letters of each run in brackets, in the order of ``against``, as ``(DLmQ)``; "" where there are none.
+    """The letters of each run in brackets, in the order of ``against``, such as ``(DLmQ)``; "" without letters.
 
     No run is compared with itself.
 
     Args:
-        values: by run, those of the same n units (queries, say) in the same order, float64 [n].
+        values: by run, the values of the same n units (such as queries) in the same order, float64 [n].
 
     Raises:
         InputError: see `check`.
@@ -40,50 +39,53 @@ def letters(values: Mapping[str, np.ndarray], against: Against) -> dict[str, str
     result = {}
     for run, of_run in values.items():
         tests = ((letter, paired_t_test(of_run, values[other]).p) for other, letter in against.items() if other != run)
-        found = "".join(letter.upper() if p < UPPER_CASE else letter.lower() for letter, p in tests if p < LOWER_CASE)
-        result[run] = found and f"({found})"
+        text = "".join(letter.upper() if p < UPPER_CASE else letter.lower() for letter, p in tests if p < LOWER_CASE)
+        result[run] = text and f"({text})"
     return result
 
 
 def check(against: Against, runs: Iterable[str]) -> None:
-    """Check that every baseline is one of the runs and has its own letter, a single one from A to Z.
+    """Check that every baseline is a run and has its own letter from A to Z.
 
     Raises:
-        InputError: naming letter and baseline.
+        InputError: with the letter and the baseline.
     """
     known, seen = list(runs), {}
     for baseline, letter in against.items():
         if baseline not in known:
             raise InputError(f"{baseline} has the letter {letter}, but it is not among {', '.join(known)}")
         if len(letter) != 1 or letter not in ascii_letters:
-            raise InputError(f"{baseline} has the letter {letter!r}; give it one from A to Z")
+            raise InputError(f"{baseline} has the letter {letter!r}: give a letter from A to Z")
         if letter.upper() in seen:
-            raise InputError(f"{baseline} and {seen[letter.upper()]} have the same letter, {letter.upper()}")
+            raise InputError(
+                f"{baseline} and {seen[letter.upper()]} have the same letter, {letter.upper()}: give each its own"
+            )
         seen[letter.upper()] = baseline
 
 
 def markdown(evaluation: Evaluation, against: Against) -> str:
-    """[P], table 1, in Markdown: a row a run, a column a measure, the highest values in bold.
+    """[P], table 1, in Markdown: a row per run, a column per measure, the highest values in bold.
 
     Raises:
         InputError: see `check`.
     """
-    found = {
+    notes = {
         measure: letters({run: of_run[measure] for run, of_run in evaluation.values.items()}, against)
         for measure in evaluation.measures
     }
-    explained = legend(against, f"{len(evaluation.queries)} queries")
-    parts = [noted_values(evaluation, found), f"{explained}The highest values are in bold.\n"]
+    explanation = legend(against, f"{len(evaluation.queries)} queries")
+    parts = [noted_values(evaluation, notes), f"{explanation}The highest values are in bold.\n"]
     return Report(parts).text("markdown")
 
 
 def noted_values(
     evaluation: Evaluation, notes: Mapping[str, Mapping[str, str]], labels: Mapping[str, str] | None = None
 ) -> Table:
-    """The values of all runs with three digits, the highest ones in bold, each with a note behind it.
+    """The values of all runs with three digits, each followed by its note, the highest in bold.
 
     Args:
-        notes: by measure and run. labels: of runs, for the first column; others stand with their names.
+        notes: by measure and run.
+        labels: labels of runs in the first column; by default their names.
     """
     best = {name: max(summary[name] for summary in evaluation.summaries.values()) for name in evaluation.measures}
     rows = [["", *evaluation.measures]]
@@ -95,7 +97,7 @@ def noted_values(
 
 
 def legend(against: Against, units: str) -> str:
-    """What the letters mean in tests over ``units``, as "50 queries": a sentence and a space; "" without baselines."""
+    """The meaning of letters of tests over ``units`` ("50 queries"): a sentence and a space; "" without baselines."""
     if not against:
         return ""
     names = ", ".join(f"{letter.upper()} {baseline}" for baseline, letter in against.items())

@@ -1,8 +1,8 @@
 """Many runs before and after re-ranking them by several methods: [P] 3.3, table 2 and figure 3.
 
-The change of a run is that of its measure, relative to what it was: (after - before) / before, in percent. A run whose
-measure is 0 before has none: it is left out of the average and named, but counts among the runs that may improve.
-Letters (see `letters`) are of paired t-tests between two methods over the changes of the runs.
+The change of a run is the relative change of its measure, (after - before) / before, in percent. It is undefined for a
+run whose measure is 0 before: such runs are named and left out of the average, but may count as improved. Letters (see
+`letters`) are of paired t-tests between two methods over the changes of the runs.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ BEFORE = "before re-ranking"
 
 @dataclass(frozen=True)
 class BulkEvaluation:
-    """The R runs before, and after by each method."""
+    """The R runs before re-ranking, and after re-ranking by each method."""
 
-    queries: int  # how many are judged
+    queries: int  # number of judged queries
     runs: list[str]  # R names
     before: dict[str, np.ndarray]  # by measure, float64 [R]
     after: dict[str, dict[str, np.ndarray]]  # by method and measure, float64 [R]
-    incomplete: dict[str, list[str]]  # by method, and `BEFORE`, the runs that lack judged queries: nothing found
+    incomplete: dict[str, list[str]]  # by method, and `BEFORE`, the runs that lack judged queries
 
     def changes(self, method: str, measure: str) -> np.ndarray:
-        """Relative changes in percent, float64 [R]; NaN for a run that had 0."""
+        """Relative changes in percent, float64 [R]; NaN for a run with 0 before."""
         before = self.before[measure]
         differences = self.after[method][measure] - before
         return 100 * np.divide(differences, before, out=np.full(len(before), np.nan), where=before != 0)
 
     def average_change(self, method: str, measure: str) -> float:
-        """NaN where all runs had 0."""
+        """The mean of the changes; NaN if all runs have 0 before."""
         changes = self.changes(method, measure)
         changes = changes[~np.isnan(changes)]
         return float(changes.mean()) if len(changes) else math.nan
 
     def improved(self, method: str, measure: str) -> int:
-        """How many runs are better than before."""
+        """Number of runs that are better than before."""
         return int((self.after[method][measure] > self.before[measure]).sum())
 
     def zero_before(self, measure: str) -> list[str]:
@@ -56,18 +56,18 @@ class BulkEvaluation:
         return [run for run, value in zip(self.runs, self.before[measure].tolist()) if value == 0]
 
     def letters(self, measure: str, against: letters.Against) -> dict[str, str]:
-        """By method; ``against`` names methods."""
+        """Letters by method; the keys of ``against`` are methods."""
         changes = {method: self.changes(method, measure) for method in self.after}
-        return letters.letters({method: one[~np.isnan(one)] for method, one in changes.items()}, against)
+        return letters.letters({method: values[~np.isnan(values)] for method, values in changes.items()}, against)
 
 
 class RunFolder(Mapping[str, Run]):
-    """The runs in a folder by file name. Each is read at every access, since all together may not fit in memory.
+    """The runs in a folder by file name, without hidden files.
 
-    Hidden files are left out.
+    A run is read at every access, since all runs may not fit in memory.
 
     Args:
-        part: what to take of a run, for subsets of the queries.
+        part: restricts a run to a subset of the queries.
 
     Raises:
         InputError: there is no such folder, or no file in it.
@@ -77,15 +77,15 @@ class RunFolder(Mapping[str, Run]):
         self.part = part
         if not Path(folder).is_dir():
             raise InputError(f"{folder}: no such folder of runs")
-        files = sorted(one for one in Path(folder).iterdir() if one.is_file() and one.name[0] != ".")
-        self.paths = {one.name: one for one in files}
+        files = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
+        self.paths = {path.name: path for path in files}
         if not self.paths:
             raise InputError(f"{folder}: holds no runs")
 
     def __getitem__(self, name: str) -> Run:
         return self.part(read_run(self.paths[name]))
 
-    def __contains__(self, name: object) -> bool:  # without it, the run would be read to see whether it is there
+    def __contains__(self, name: object) -> bool:  # the default would read the run
         return name in self.paths
 
     def __iter__(self) -> Iterator[str]:
@@ -108,32 +108,33 @@ def evaluate_bulk(
         highest: see `Evaluator`.
 
     Raises:
-        InputError: a run that is only on one side, an unknown measure, or what else `evaluate` refuses.
+        InputError: a run exists only before or only after, or `evaluate` fails.
     """
     for method, runs in after.items():
         if lacking := sorted(before.keys() - runs.keys()):
-            raise InputError(f"{method}: lacks the run {lacking[0]}; each run needs one of that name after re-ranking")
+            raise InputError(f"{method}: lacks the run {lacking[0]}; re-rank it, too")
         if surplus := sorted(runs.keys() - before.keys()):
-            raise InputError(f"{method}: its run {surplus[0]} is not among those before re-ranking")
+            raise InputError(f"{method}: its run {surplus[0]} is not among the runs before re-ranking")
     names, values, incomplete = list(before), {}, {}
     for method, runs in {BEFORE: before, **after}.items():
-        found = evaluate(judgments, runs, measures, highest=highest)
-        values[method] = {one: np.array([found.summaries[name][one] for name in names]) for one in found.measures}
-        incomplete[method] = [name for name in names if found.missing[name]]
+        evaluation = evaluate(judgments, runs, measures, highest=highest)
+        summaries = evaluation.summaries
+        values[method] = {m: np.array([summaries[name][m] for name in names]) for m in evaluation.measures}
+        incomplete[method] = [name for name in names if evaluation.missing[name]]
     return BulkEvaluation(sum(map(bool, judgments.values())), names, values.pop(BEFORE), values, incomplete)
 
 
 def report(bulk: BulkEvaluation, against: letters.Against) -> Report:
-    """[P], table 2: a row a method; average changes in percent with letters, and how many runs improved.
+    """[P], table 2: a row per method, with average changes in percent, letters, and numbers of improved runs.
 
-    In JSON all numbers are by measure, and the change of a run that had 0 is null. Letters are by method.
+    In JSON all numbers are by measure, and the change of a run with 0 before is null. Letters are by method.
     """
-    found = {measure: bulk.letters(measure, against) for measure in bulk.before}
-    rows = [["", *(f"{one} change" for one in bulk.before), *(f"{one} improved" for one in bulk.before)]]
+    notes = {measure: bulk.letters(measure, against) for measure in bulk.before}
+    rows = [["", *(f"{name} change" for name in bulk.before), *(f"{name} improved" for name in bulk.before)]]
     for method in bulk.after:
         averages = {measure: bulk.average_change(method, measure) for measure in bulk.before}
         changes = [
-            "-" if math.isnan(average) else f"{average:+.1f}% {found[measure][method]}".strip()
+            "-" if math.isnan(average) else f"{average:+.1f}% {notes[measure][method]}".strip()
             for measure, average in averages.items()
         ]
         improved = [f"{bulk.improved(method, measure)} of {len(bulk.runs)}" for measure in bulk.before]
@@ -143,23 +144,23 @@ def report(bulk: BulkEvaluation, against: letters.Against) -> Report:
         for measure in bulk.before
         if (zero := bulk.zero_before(measure))
     )
-    said = (
+    explanation = (
         f"Change: mean over {len(bulk.runs)} runs of (after - before) / before, {bulk.queries} queries.{left_out} "
         f"{letters.legend(against, 'the changes of the runs')}"
     )
-    measures = {measure: _values(bulk, measure, found[measure]) for measure in bulk.before}
+    measures = {measure: _values(bulk, measure, notes[measure]) for measure in bulk.before}
     values = {"queries": bulk.queries, "runs": len(bulk.runs), "measures": measures}
-    return Report([Table(rows), f"{said.rstrip()}\n"], values)
+    return Report([Table(rows), f"{explanation.rstrip()}\n"], values)
 
 
-def _values(bulk: BulkEvaluation, measure: str, found: Mapping[str, str]) -> dict:
+def _values(bulk: BulkEvaluation, measure: str, notes: Mapping[str, str]) -> dict:
     """The numbers of a measure, for JSON."""
     after = {}
     for method, of_method in bulk.after.items():
         changes = zip(bulk.runs, of_method[measure].tolist(), bulk.changes(method, measure).tolist())
         after[method] = {
             "average_change": known(bulk.average_change(method, measure)),
-            "letters": found[method],
+            "letters": notes[method],
             "improved": bulk.improved(method, measure),
             "runs": {run: {"after": value, "change": known(change)} for run, value, change in changes},
         }
@@ -171,35 +172,35 @@ def warnings(bulk: BulkEvaluation) -> Iterator[str]:
     """Warnings about the numbers, one per line."""
     for method, incomplete in bulk.incomplete.items():
         if incomplete:
-            of = f"{len(incomplete)} of {len(bulk.runs)} runs"
-            yield f"{method}: {of} lack judged queries, which count as 0, as {incomplete[0]}"
+            count = f"{len(incomplete)} of {len(bulk.runs)} runs"
+            yield f"{method}: {count} lack judged queries, which count as 0, e.g. {incomplete[0]}"
 
 
 def plot_scatter(bulk: BulkEvaluation, path: Path, overwrite: bool = False) -> None:
-    """Draw [P], figure 3: a row of panels a measure, a panel a method, a point a run, x before and y after re-ranking.
+    """Plot [P], figure 3: a row of panels per measure, a panel per method, a point per run, x before and y after.
 
-    Points above the dashed line y = x are runs that improved; panels of a measure have the same scale. The paper puts
-    all methods of a year into one panel; on one collection a panel each keeps many runs apart. More than four methods
-    go on in further rows. A picture that is there already is replaced only with ``overwrite``.
+    Runs above the dashed line y = x improved; panels of a measure have the same scale. The paper has all methods of a
+    year in one panel; a panel per method keeps the many runs of one collection apart. A row has at most four panels.
+    An existing file is replaced only with ``overwrite``.
     """
     columns = min(4, len(bulk.after))
     rows = -(-len(bulk.after) // columns)
     with panels(path, rows * len(bulk.before), columns, 9.0 / columns + 0.3, overwrite) as axes:
-        for at, measure in enumerate(bulk.before):
-            ours = axes[at * rows : (at + 1) * rows].ravel()
+        for number, measure in enumerate(bulk.before):
+            of_measure = axes[number * rows : (number + 1) * rows].ravel()
             limits = _limits([bulk.before[measure], *(of_method[measure] for of_method in bulk.after.values())])
-            for one, method in zip(ours, bulk.after):
-                one.plot(limits, limits, "k--", linewidth=0.8)
-                one.scatter(bulk.before[measure], bulk.after[method][measure], s=14, alpha=0.6)
-                one.set(xlim=limits, ylim=limits, aspect="equal", xlabel="before", ylabel=f"{measure} after")
+            for panel, method in zip(of_measure, bulk.after):
+                panel.plot(limits, limits, "k--", linewidth=0.8)
+                panel.scatter(bulk.before[measure], bulk.after[method][measure], s=14, alpha=0.6)
+                panel.set(xlim=limits, ylim=limits, aspect="equal", xlabel="before", ylabel=f"{measure} after")
                 improved = f"{bulk.improved(method, measure)} of {len(bulk.runs)} improved"
-                one.set_title(f"{method}\n{improved}", fontsize="medium")
-            for unused in ours[len(bulk.after) :]:
+                panel.set_title(f"{method}\n{improved}", fontsize="medium")
+            for unused in of_measure[len(bulk.after) :]:
                 unused.set_axis_off()
 
 
 def _limits(values: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Of both axes, with some room around the values."""
-    lowest, highest = min(one.min() for one in values), max(one.max() for one in values)
+    """The limits of both axes, with some room around the values."""
+    lowest, highest = min(part.min() for part in values), max(part.max() for part in values)
     room = 0.05 * (highest - lowest) or 0.05
     return float(lowest - room), float(highest + room)

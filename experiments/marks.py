@@ -1,12 +1,12 @@
 """A table of measures with the significance marks of [D18], tables 2 to 5.
 
 Each row may be compared with several baselines. Baselines are numbered in the order of the rows; the number follows the
-name in the first column. Superscripts of a value compare it with the baselines: ``0.365 <sup>+3,-4</sup>`` is
-significantly higher than the value of baseline 3 and lower than that of baseline 4; = is no significant difference.
-Neighbouring numbers share a sign, as in the paper: ``+4,5``. The best value of a measure is in bold.
+name in the first column. Superscripts compare a value with the baselines: ``0.365 <sup>+3,-4</sup>`` is significantly
+higher than the value of baseline 3 and lower than that of baseline 4; = is no significant difference. Neighbouring
+numbers share a sign, as in the paper: ``+4,5``. The best value of a measure is in bold.
 
-As in the paper, the default is a 99% level without correction. Our own choices: marks are sorted by number, and equal
-best values are all bold.
+As in the paper, the default is a 99% level without correction. Here, marks are sorted by number, and all equal best
+values are bold.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Against = Mapping[str, Sequence[str]]  # by run: the baselines it is compared wi
 
 
 def marked_table(evaluation: Evaluation, against: Against, alpha: float = ALPHA) -> str:
-    """The table in Markdown, a row for each run of ``evaluation``, and what the marks mean.
+    """The table in Markdown, a row for each run of ``evaluation``, and the meaning of the marks.
 
     Raises:
-        InputError: a run or baseline that was not evaluated, or one that is its own baseline.
+        InputError: a run or baseline was not evaluated, or a run is its own baseline.
     """
     numbers = baseline_numbers(evaluation, against)
     marks = significance_marks(evaluation, against, alpha)
@@ -48,17 +48,17 @@ def baseline_numbers(evaluation: Evaluation, against: Against) -> dict[str, int]
         for name in (run, *baselines):
             if name not in evaluation.summaries:
                 known = ", ".join(evaluation.summaries)
-                raise InputError(f"{name} is to be compared, but it is not among the runs: {known}")
+                raise InputError(f"{name} is not among the runs: {known}")
         if run in baselines:
-            raise InputError(f"{run} is its own baseline; compare it with another run")
-    wanted = {baseline for baselines in against.values() for baseline in baselines}
-    return {run: number for number, run in enumerate((run for run in evaluation.summaries if run in wanted), 1)}
+            raise InputError(f"{run} is its own baseline: give another run")
+    used = {baseline for baselines in against.values() for baseline in baselines}
+    return {run: number for number, run in enumerate((run for run in evaluation.summaries if run in used), 1)}
 
 
 def significance_marks(
     evaluation: Evaluation, against: Against, alpha: float = ALPHA
 ) -> dict[str, dict[str, list[str]]]:
-    """By run and measure, the marks by rising number, as ``["+3", "-4"]`` or, of the same sign, ``["+4,5"]``.
+    """By run and measure, the marks by increasing number: ``["+3", "-4"]``, or with the same sign ``["+4,5"]``.
 
     Arguments and errors are those of `marked_table`.
     """
@@ -70,9 +70,9 @@ def significance_marks(
         for measure in evaluation.measures:
             others = [evaluation.values[baseline][measure] for baseline in baselines]
             signs = [paired_t_test(of_run[measure], other).mark(alpha) for other in others]
-            grouped = groupby(zip(signs, baselines), key=lambda one: one[0])
+            grouped = groupby(zip(signs, baselines), key=lambda pair: pair[0])
             result[run][measure] = [
-                sign + ",".join(str(numbers[one]) for _, one in of_sign) for sign, of_sign in grouped
+                sign + ",".join(str(numbers[baseline]) for _, baseline in of_sign) for sign, of_sign in grouped
             ]
     return result
 

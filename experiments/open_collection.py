@@ -1,21 +1,21 @@
-"""``python -m experiments.open_collection``: the judged collection that the bundled model is trained on.
+"""``python -m experiments.open_collection``: the judged collection of the bundled model's training.
 
-It is made of three sources whose licences let a model be passed on, and nothing else:
+Its sources have licences that allow the distribution of a model:
 
-* MedQuAD (CC BY 4.0; Ben Abacha and Demner-Fushman, BMC Bioinformatics 2019): questions with answers about a disease,
-  of which synonyms are known. A document is an answer under its question. A query names a disease, half of the time by
-  a synonym, and half of the time with one of the kinds of question asked about it ("treatment"). Answers about the
-  disease have grade 1, and 2 where they are of the kind that was asked for.
+* MedQuAD (CC BY 4.0; Ben Abacha and Demner-Fushman, BMC Bioinformatics 2019): questions and answers about a disease
+  with synonyms. A document is an answer, titled by its question. A query names a disease, half of the time by a
+  synonym, and half of the time with a kind of question ("treatment"). Answers about the disease have grade 1, and
+  answers to the kind of question grade 2.
 * PubMedQA (MIT; Jin et al., EMNLP 2019): the question is the query, its abstract has grade 2.
 * Randomised trials from PubMed Central (CC BY and CC0): the title is the query, the article's beginning has grade 2.
 * Titles and abstracts of the sources with a CC0 or CC BY licence in ``abstracts``: the title is the query, as before.
 
-Half of the last three's queries are cut to a span of two to five words, since people type few. Their documents have no
-title of their own, or it would be the query; their first sentence stands for it. Of all documents half lose the title,
-so that a model does not take its absence for a bad sign.
+Half of the queries of the last three are cut to a span of two to five words, since users type short queries. The title
+of their documents is the first sentence, since their own would be the query. Half of all documents lose the title, so
+that a model does not learn its absence as evidence against relevance.
 
-A tenth of the diseases, of the questions and of the articles is for validation. Diseases that share a name or a synonym
-are one, so none is in both.
+A tenth of the diseases, questions and articles is for validation. Diseases that share a name or a synonym count as one,
+so no disease is in both splits.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from rerank_plugin.text.tokenizer import split_sentences
 OPEN_COLLECTION = FolderKind(
     "an open collection", "collection.json", ("seed",), ("corpus.jsonl.gz", "queries.jsonl", "qrels/*.tsv")
 )
-HELD_OUT = 0.1  # of the queries of each source
-UNTITLED, SHORTENED = 0.5, 0.5  # of the documents, and of the queries that are titles or questions
+HELD_OUT = 0.1  # share of the queries of each source
+UNTITLED, SHORTENED = 0.5, 0.5  # shares of the documents, and of the queries from titles or questions
 SHORT_WORDS = (2, 5)
-ARTICLE_WORDS = 250  # of an article's beginning: about an abstract
+ARTICLE_WORDS = 250  # words of an article's beginning, about an abstract
 
 
 class Judged(NamedTuple):
-    """A query with its relevant documents by id, in one split."""
+    """A query with its grades by document id, in one split."""
 
     split: str
     id: str
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 
 
 class OpenCollection:
-    """Documents and judged queries as they are read."""
+    """A growing list of documents and judged queries."""
 
     def __init__(self, seed: int):
         self.seed = seed
@@ -68,7 +68,7 @@ class OpenCollection:
         self.judged: list[Judged] = []
 
     def add_medquad(self, path: Path) -> None:
-        """Answers under their questions, and a query for every disease that has two answers or more."""
+        """Add answers under their questions, and a query for every disease with at least two answers."""
         records = [record for record in _records(path) if record.get("answer")]
         diseases = _diseases(records)
         for number, record in enumerate(records):
@@ -88,7 +88,7 @@ class OpenCollection:
             self.judged.append(Judged(split, f"disease-{disease}", f"{name} {kind}" if kind else name, grades))
 
     def add_known_items(self, source: str, pairs: Iterator[tuple[str, str]]) -> None:
-        """Texts that are found by one query each: (query, text)."""
+        """Add texts that are the only answer to a query: (query, text)."""
         for number, (query, text) in enumerate(pairs):
             title, *rest = split_sentences(text) or [""]
             if not rest:
@@ -102,13 +102,13 @@ class OpenCollection:
         return "dev" if self.random.random() < HELD_OUT else "train"
 
     def _add_document(self, id: str, title: str, text: str) -> bool:
-        """Add a document with its title or, half of the time, without; says which."""
+        """Add a document, half of the time without its title; returns whether it has one."""
         titled = self.random.random() >= UNTITLED
         self.documents.append((id, title if titled else "", text))
         return titled
 
     def _shortened(self, query: str) -> str:
-        """A span of the query's words, half of the time; it neither starts nor ends with a stop-word."""
+        """Half of the time a span of the query's words that neither starts nor ends with a stop-word."""
         words = query.rstrip("?. ").split()
         if self.random.random() >= SHORTENED:
             return query
@@ -121,7 +121,7 @@ class OpenCollection:
         return " ".join(spans[self.random.integers(len(spans))]) if spans else query
 
     def write(self, folder: Path, overwrite: bool = False) -> None:
-        """A BEIR folder with the splits train and dev, atomically."""
+        """Write a BEIR folder with the splits train and dev atomically."""
         with replacing_folder(folder, OPEN_COLLECTION, overwrite) as writing:
             (writing / OPEN_COLLECTION.description).write_text(json.dumps({"seed": self.seed}), encoding="utf-8")
             with gzip.open(writing / "corpus.jsonl.gz", "wt", encoding="utf-8") as file:
@@ -140,7 +140,7 @@ class OpenCollection:
 
 
 def _diseases(records: list[dict]) -> dict[int, list[int]]:
-    """Numbers of the records of each disease; records with a common name or synonym are of one."""
+    """Numbers of the records of each disease; records with a common name or synonym belong together."""
     names: dict[str, int] = {}
     pairs = [
         (number, names.setdefault(str(name).lower().strip(), len(names)))
@@ -151,10 +151,10 @@ def _diseases(records: list[dict]) -> dict[int, list[int]]:
     size = len(records) + len(names)
     graph = coo_array((np.ones(len(rows)), (rows, columns + len(records))), shape=(size, size))
     labels = connected_components(graph, directed=False)[1][: len(records)]
-    found = defaultdict(list)
+    diseases = defaultdict(list)
     for number, label in enumerate(labels.tolist()):
-        found[label].append(number)
-    return found
+        diseases[label].append(number)
+    return diseases
 
 
 def _records(path: Path) -> Iterator[dict]:
@@ -166,7 +166,7 @@ def _records(path: Path) -> Iterator[dict]:
 
 
 def pubmedqa(folder: Path) -> Iterator[tuple[str, str]]:
-    """Questions and abstracts of the training split: the test split stays unseen."""
+    """Questions and abstracts of the training split; the test split stays unseen."""
     texts = {document.id: document.abstract for document in documents(str(folder))}
     queries, judged = queries_and_judgments(f"{folder}:train")
     for query in queries:
@@ -183,7 +183,7 @@ def articles(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def abstracts(paths: list[Path]) -> Iterator[tuple[str, str]]:
-    """Titles and abstracts."""
+    """Titles and abstracts of the documents that have both."""
     for path in paths:
         for document in documents(str(path), ids_required=False):
             if document.title and document.abstract:
@@ -198,7 +198,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--articles", type=Path, required=True, help="articles with paragraphs and licence, JSONL")
     parser.add_argument("--abstracts", type=Path, nargs="+", required=True, help="titles and abstracts, JSONL files")
     parser.add_argument("--output", type=Path, required=True, help="BEIR folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command made")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing collection of this command")
     options = parser.parse_args(argv)
     commandline.set_up_logging(options.verbose)
     check_free(options.output, OPEN_COLLECTION, options.overwrite)

@@ -1,9 +1,9 @@
 """The experiments of [P] on any judged collections: its rows, and the steps that make a run of each.
 
-On every collection each model is trained once, on the candidates of BM25, and re-ranks the test queries' candidates of
-BM25 and of query likelihood (table 1), a folder of runs (table 2, figure 3) and, where there are judgments of documents
-that are not relevant, the judged documents alone (table 3). PACRR-kwindow is trained with several hyper-parameters
-(figure 5); the best on the validation queries stands in the tables, and gives PACRR-firstk n_s and l_g.
+On every collection each model is trained once, on BM25's candidates, and re-ranks the test queries' candidates of BM25
+and of query likelihood (table 1), a folder of runs (table 2, figure 3) and, if there are judgments of non-relevant
+documents, the judged documents alone (table 3). PACRR-kwindow is trained with several hyper-parameters (figure 5); the
+best on the validation queries is in the tables, and gives PACRR-firstk n_s and l_g.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ORDER, FIRSTK, KWINDOW = "order", "pacrr-firstk", "pacrr-kwindow"  # ORDER: the 
 FIRST_STAGES = ("bm25", "qld")
 MEASURES = ("ERR@20", "NDCG.20")  # [P] takes both from the TREC script: gains 2^rel - 1
 
-# Learning rates and epochs other than a training's defaults were found on NFCorpus's dev split.
+# Learning rates and epochs that differ from the defaults were tuned on NFCorpus's dev split.
 PACRR = "--model pacrr --learning-rate 0.003 --set"
 
 
 class Baseline(NamedTuple):
-    """A model that PACRR is compared with."""
+    """A baseline of PACRR."""
 
     title: str
-    letter: str  # of comparisons with it
+    letter: str  # its letter in the tables
     train: str  # options of its training
 
 
@@ -42,7 +42,7 @@ BASELINES = {
     "conv-knrm": Baseline("Conv-KNRM", "C", "--model conv-knrm --epochs 4"),
 }
 
-# Runs of many kinds, for there are no participants' runs: name and options of the search.
+# Varied runs, instead of those of a track's participants: name and options of the search.
 RUNS = {
     **{
         f"bm25-{field}-{k1}-{b}": f"--field {field} --k1 {k1} --b {b}"
@@ -65,14 +65,14 @@ RUNS = {
 
 
 class Collection(NamedTuple):
-    """A judged collection: documents, and queries with judgments for three uses."""
+    """A judged collection: documents, and queries with judgments of three splits."""
 
     name: str
     corpus: str
     train: str
     validation: str
     test: str
-    judged: str | None = None  # judgments of the test queries with documents that are not relevant, where there are any
+    judged: str | None = None  # judgments of the test queries with non-relevant documents, if any
 
 
 class Sizes(NamedTuple):
@@ -92,7 +92,7 @@ class Sizes(NamedTuple):
 
     @property
     def shared(self) -> str:
-        """What PACRR-firstk takes over."""
+        """The hyper-parameters shared with PACRR-firstk."""
         return f"signals={self.signals} longest_ngram={self.longest}"
 
 
@@ -104,48 +104,50 @@ class PacrrSettings(Settings):
     hyper-parameters of PACRR-kwindow are chosen on the validation queries of the first collection."""
 
     collection: tuple[tuple[str, ...], ...] = option(
-        "a name, documents, and queries with judgments; may be repeated",
+        "name, documents, and queries with judgments; may be repeated",
         nargs=5,
         action="append",
         metavar=("NAME", "CORPUS", "TRAIN", "VALIDATION", "TEST"),
     )
     judged: tuple[tuple[str, str], ...] = option(
-        "a collection's judgments of the test queries that hold grade 0, too", (), nargs=2, action="append",
+        "judgments of a collection's test queries, with grade 0", (), nargs=2, action="append",
         metavar=("NAME", "J"),
     )  # fmt: skip
-    sweep: tuple[str, ...] = option("collections for figure 5 (the first one)", (), metavar="NAME")
-    only: tuple[str, ...] = option("baselines to run (all five)", (), flags=("--models",), metavar="ROW")
+    sweep: tuple[str, ...] = option("collections for figure 5 (default: the first)", (), metavar="NAME")
+    only: tuple[str, ...] = option("baselines to run (default: all five)", (), flags=("--models",), metavar="ROW")
     stem: str | None = option("stemmer of the forward indexes: krovetz, with word vectors of the same", None)
-    depth: int = size("candidates a query", 500)
-    epochs: int = size("epochs of a training", 12)
-    pairs: int = size("pairs a query in an epoch, on average", 10)
-    runs: int | None = size("runs of table 2, at most (all there are)", None)
+    depth: int = size("candidates of each query", 500)
+    epochs: int = size("largest number of epochs", 12)
+    pairs: int = size("mean pairs per query and epoch", 10)
+    runs: int | None = size("largest number of runs of table 2 (default: all)", None)
     distilled: tuple[int, ...] = size("l_d of figure 5", (32, 64, 128, 256, 512))
     signals: tuple[int, ...] = size("n_s of figure 5", (1, 2, 4, 8, 16))
     longest: tuple[int, ...] = size("l_g of figure 5", (2, 3, 4))
-    base: Sizes = Sizes(256, 8, 3)  # of figure 5, in which one varies at a time; [P] 3.1 has the grid of all three
+    base: Sizes = Sizes(256, 8, 3)  # of figure 5, which varies one at a time; [P] 3.1 has the full grid
 
     def __post_init__(self) -> None:
         names = [name for name, *_ in self.collection]
         if len(set(names)) < len(names):
-            raise rp.InputError("give at least one collection, each with a name of its own")
-        for asked, what in ((self.sweep, "to sweep"), ([name for name, _ in self.judged], "to judge")):
-            if unknown := set(asked) - set(names):
-                raise rp.InputError(f"no collection {', '.join(sorted(unknown))} {what}; there are: {', '.join(names)}")
+            raise rp.InputError("give at least one collection, each with its own name")
+        for used, option_name in ((self.sweep, "--sweep"), ([name for name, _ in self.judged], "--judged")):
+            if unknown := set(used) - set(names):
+                raise rp.InputError(
+                    f"{option_name}: unknown collection {', '.join(sorted(unknown))}; known: {', '.join(names)}"
+                )
         check_known("models", self.only, BASELINES)
         object.__setattr__(self, "sweep", self.sweep or tuple(names[:1]))
 
     @cached_property
     def collections(self) -> list[Collection]:
-        return [Collection(*one, dict(self.judged).get(one[0])) for one in self.collection]
+        return [Collection(*values, dict(self.judged).get(values[0])) for values in self.collection]
 
     @property
     def baselines(self) -> dict[str, Baseline]:
-        return {name: one for name, one in BASELINES.items() if not self.only or name in self.only}
+        return {name: baseline for name, baseline in BASELINES.items() if not self.only or name in self.only}
 
     def sizes(self) -> list[Sizes]:
         """The models of figure 5, each once, the base first."""
-        return list(dict.fromkeys([self.base, *(one for name in Sizes._fields for one in self.along(name))]))
+        return list(dict.fromkeys([self.base, *(sizes for name in Sizes._fields for sizes in self.along(name))]))
 
     def along(self, name: str) -> list[Sizes]:
         """The models of figure 5 that differ from the base in one hyper-parameter at most, by its value."""
@@ -165,38 +167,43 @@ class PacrrPlan(Plan):
 
     def stages(self) -> Iterator[list[Step]]:
         settings = self.settings
-        every, swept = settings.collections, [one for one in settings.collections if one.name in settings.sweep]
-        yield [self.index(one) for one in every]
+        every, swept = settings.collections, [each for each in settings.collections if each.name in settings.sweep]
+        yield [self.index(collection) for collection in every]
         yield [
             step
-            for one in every
+            for collection in every
             for step in (
-                *(self.candidates(one, split) for split in ("train", "validation")),
-                *(self.run(one, stage, ORDER) for stage in FIRST_STAGES),
-                *self.many_runs(one),
+                *(self.candidates(collection, split) for split in ("train", "validation")),
+                *(self.run(collection, stage, ORDER) for stage in FIRST_STAGES),
+                *self.many_runs(collection),
             )
         ]
         yield [
-            *(self.training(one, sizes.row) for one in swept for sizes in settings.sizes()),
-            *(self.training(one, name) for one in every for name in settings.baselines),
+            *(self.training(collection, sizes.row) for collection in swept for sizes in settings.sizes()),
+            *(self.training(collection, name) for collection in every for name in settings.baselines),
         ]
         yield [
-            self.training(one, name)
-            for one in every
-            for name in (FIRSTK, *(() if one in swept else (self.best(one).row,)))
+            self.training(collection, name)
+            for collection in every
+            for name in (FIRSTK, *(() if collection in swept else (self.best(collection).row,)))
         ]
         yield [
-            *(self.run(one, "judged", ORDER) for one in every if one.judged),
-            *(self.run(one, setting, name) for one in every for name in self.rows() for setting in _settings(one)),
-            *(self.run(one, "sweep", sizes.row) for one in swept for sizes in settings.sizes()),
+            *(self.run(collection, "judged", ORDER) for collection in every if collection.judged),
+            *(
+                self.run(collection, setting, name)
+                for collection in every
+                for name in self.rows()
+                for setting in _settings(collection)
+            ),
+            *(self.run(collection, "sweep", sizes.row) for collection in swept for sizes in settings.sizes()),
         ]
 
     def best(self, collection: Collection) -> Sizes:
         """The hyper-parameters of PACRR-kwindow with the best measure on the validation queries."""
         swept = collection.name if collection.name in self.settings.sweep else self.settings.sweep[0]
-        where = next(one for one in self.settings.collections if one.name == swept)
+        tuned_on = next(each for each in self.settings.collections if each.name == swept)
         return self.chosen(
-            self.settings.sizes(), lambda sizes: self.reached(self.training(where, sizes.row))[MEASURES[0]]
+            self.settings.sizes(), lambda sizes: self.reached(self.training(tuned_on, sizes.row))[MEASURES[0]]
         )
 
     def index(self, collection: Collection) -> Step:
@@ -206,7 +213,7 @@ class PacrrPlan(Plan):
         return self._search(collection, split, split)
 
     def many_runs(self, collection: Collection) -> list[Step]:
-        """The runs of table 2, in a folder that is named after all of their commands."""
+        """The runs of table 2, in a folder named after all of their commands."""
         named = {name: options.split() for name, options in list(RUNS.items())[: self.settings.runs]}
         steps = [self._search(collection, "test", name, *options) for name, options in named.items()]
         folder = self.work / collection.name / f"many-{digest(step.name for step in steps)}"
@@ -216,7 +223,7 @@ class PacrrPlan(Plan):
         ]
 
     def runs_before(self, collection: Collection, documents: str) -> Path:
-        """The folder of table 2's runs before re-ranking: of ``all`` their documents, or of the ``judged`` ones."""
+        """The folder of table 2's runs before re-ranking, with ``all`` documents or the ``judged`` ones."""
         if documents == "judged":
             return self.run(collection, documents, ORDER).output
         return self.many_runs(collection)[0].output.parent
@@ -241,25 +248,25 @@ class PacrrPlan(Plan):
         return self.train(f"{collection.name}/checkpoints", name, index, settings.words, *merged(command))
 
     def run(self, collection: Collection, setting: str, name: str) -> Step:
-        """A row's run of the test queries in a setting; `ORDER` is what is re-ranked.
+        """A row's run of the test queries in a setting; `ORDER` is the run before re-ranking.
 
-        Settings are the first stages of table 1, ``all`` and ``judged`` documents of table 2's runs, which are folders,
-        the document ``pairs`` of table 3, and the ``sweep`` of figure 5.
+        Settings are the first stages of table 1, ``all`` or ``judged`` documents of table 2's runs (folders), the
+        document ``pairs`` of table 3, and the ``sweep`` of figure 5.
         """
         if setting in FIRST_STAGES and name == ORDER:
-            how = ["--first-stage", setting]
+            options = ["--first-stage", setting]
         elif setting in FIRST_STAGES or setting == "sweep":
             stage = "qld" if setting == "sweep" else setting
-            how = ["--run", self.run(collection, stage, ORDER).output]
+            options = ["--run", self.run(collection, stage, ORDER).output]
         elif setting == "pairs":
-            how = ["--first-stage", f"judged:{collection.judged}"]
+            options = ["--first-stage", f"judged:{collection.judged}"]
         else:
-            how = ["--run", self.runs_before(collection, "all")]
-            how += ["--judged-only", collection.judged] if setting == "judged" else []
+            options = ["--run", self.runs_before(collection, "all")]
+            options += ["--judged-only", collection.judged] if setting == "judged" else []
         if name != ORDER:
-            how += ["--reranker", self.training(collection, name).output, "--tag", name]
+            options += ["--reranker", self.training(collection, name).output, "--tag", name]
         folder = setting in ("all", "judged")
-        return self._search(collection, "test", f"{setting}/{name}", *how, suffix="" if folder else ".run")
+        return self._search(collection, "test", f"{setting}/{name}", *options, suffix="" if folder else ".run")
 
     def _search(self, collection: Collection, split: str, name: str, *options, **more) -> Step:
         words = ("--depth", self.settings.depth, *options)

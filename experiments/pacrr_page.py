@@ -1,4 +1,4 @@
-"""The page of the PACRR experiments: tables 1 to 3 and figures 2, 3 and 5 of [P], from what :mod:`pacrr` ran."""
+"""The page of the PACRR experiments: tables 1 to 3 and figures 2, 3 and 5 of [P], from the runs of :mod:`pacrr`."""
 
 from __future__ import annotations
 
@@ -50,11 +50,12 @@ class CollectionPart:
         self.queries, self.judgments = queries_and_judgments(collection.test)
 
     def parts(self) -> Iterator[str]:
-        one = self.collection
-        sizes = ", ".join(f"{SYMBOLS[name]} {value}" for name, value in self.plan.best(one)._asdict().items())
-        yield f"## {one.name}"
+        collection = self.collection
+        sizes = ", ".join(f"{SYMBOLS[name]} {value}" for name, value in self.plan.best(collection)._asdict().items())
+        yield f"## {collection.name}"
         yield (
-            f"`{one.corpus}`: trained on `{one.train}`, chosen on `{one.validation}`, measured on `{one.test}` "
+            f"`{collection.corpus}`: trained on `{collection.train}`, chosen on `{collection.validation}`, measured on "
+            f"`{collection.test}` "
             f"({len(self.judgments):,} judged queries). PACRR-kwindow has {sizes}, PACRR-firstk the same n_s and l_g "
             "and l_d 768."
         )
@@ -62,7 +63,7 @@ class CollectionPart:
         yield from self._table_1()
         yield from self._table_2()
         yield from self._table_3()
-        if one.name in self.settings.sweep:
+        if collection.name in self.settings.sweep:
             yield from self._hyper_parameters()
         yield from self._trainings()
 
@@ -73,7 +74,7 @@ class CollectionPart:
         return rp.read_run(self.plan.run(self.collection, setting, name).output)
 
     def _candidates(self) -> Iterator[str]:
-        """What there is to match in the candidates of the test queries."""
+        """The matches in the candidates of the test queries."""
         index = rp.Index(self.plan.index(self.collection).output).forward
         judged = [query for query in self.queries if self.judgments.get(query.id)]
         yield "### The candidates of BM25"
@@ -87,9 +88,9 @@ class CollectionPart:
             yield letters.markdown(evaluate(self.judgments, runs, TABLE_1), against)
 
     def _reranked(self, stage: str) -> tuple[dict, dict[str, str]]:
-        """The runs of a first stage and of the rows after it, and letters; both by title."""
+        """The runs of a first stage and of the rows that re-rank it, and letters; both by title."""
         title, letter = FIRST_STAGE_TITLES[stage]
-        runs = {shown: self._read(stage, name) for name, shown in {ORDER: title, **self.titles}.items()}
+        runs = {label: self._read(stage, name) for name, label in {ORDER: title, **self.titles}.items()}
         return runs, {**self.letters, title: letter}
 
     def _table_2(self) -> Iterator[str]:
@@ -100,20 +101,20 @@ class CollectionPart:
                 title: many_runs.RunFolder(self.plan.run(self.collection, documents, name).output)
                 for name, title in self.titles.items()
             }
-            found = many_runs.evaluate_bulk(
+            bulk = many_runs.evaluate_bulk(
                 self._judged() if documents == "judged" else self.judgments,
                 many_runs.RunFolder(self.plan.runs_before(self.collection, documents)),
                 after,
                 MEASURES,
             )
             figure = self._figure(f"runs-{documents}")
-            many_runs.plot_scatter(found, figure, overwrite=True)
-            yield f"Of {len(found.runs)} runs, {DOCUMENTS[documents]}:"
-            yield many_runs.report(found, self.letters).text("markdown")
+            many_runs.plot_scatter(bulk, figure, overwrite=True)
+            yield f"Of {len(bulk.runs)} runs, {DOCUMENTS[documents]}:"
+            yield many_runs.report(bulk, self.letters).text("markdown")
             yield image("The measures of each run before and after re-ranking", figure)
 
     def _judged(self) -> dict:
-        """The judgments with documents that are not relevant, of the queries that count everywhere."""
+        """The judgments with non-relevant documents, of the queries of the other tables."""
         every = judgments(self.collection.judged)
         return {query: every[query] for query in self.judgments if query in every}
 
@@ -123,38 +124,38 @@ class CollectionPart:
         if self.collection.judged:
             runs = {title: self._read("pairs", name) for name, title in self.titles.items()}
             yield "All judged documents, retrieved or not:"
-            found = document_pairs.document_pairs(self._judged(), runs)
-            yield document_pairs.report(found, self.letters).text("markdown")
+            pairs = document_pairs.document_pairs(self._judged(), runs)
+            yield document_pairs.report(pairs, self.letters).text("markdown")
         runs, against = self._reranked("bm25")
         yield "BM25's candidates, those without a judgment as not relevant:"
-        found = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
-        yield document_pairs.report(found, against).text("markdown")
+        pairs = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
+        yield document_pairs.report(pairs, against).text("markdown")
 
     def _hyper_parameters(self) -> Iterator[str]:
         """Figure 5, and its numbers."""
         measure, tried = MEASURES[0], self.settings.sizes()
         best, figure = self.plan.best(self.collection), self._figure("hyper-parameters")
-        validation = {one: self.plan.reached(self._training(one.row))[measure] for one in tried}
-        runs = {one.row: self._read("sweep", one.row) for one in tried}
+        validation = {sizes: self.plan.reached(self._training(sizes.row))[measure] for sizes in tried}
+        runs = {sizes.row: self._read("sweep", sizes.row) for sizes in tried}
         summaries = evaluate(self.judgments, runs, [measure]).summaries
-        test = {one: summaries[one.row][measure] for one in tried}
+        test = {sizes: summaries[sizes.row][measure] for sizes in tried}
         rows = [["", *SYMBOLS.values(), f"validation {measure}", f"test {measure}"]]
-        for one in tried:
-            values = [f"{validation[one]:.4f}", f"{test[one]:.4f}"]
-            rows.append(["chosen" if one == best else "", *map(str, one), *values])
+        for sizes in tried:
+            values = [f"{validation[sizes]:.4f}", f"{test[sizes]:.4f}"]
+            rows.append(["chosen" if sizes == best else "", *map(str, sizes), *values])
         curves = []
         for field, symbol in SYMBOLS.items():
             line = self.settings.along(field)
-            lines = {"validation": [validation[one] for one in line], "test": [test[one] for one in line]}
+            lines = {"validation": [validation[sizes] for sizes in line], "test": [test[sizes] for sizes in line]}
             chosen = getattr(best, field) if best in line else None
-            curves.append(Curve(symbol, [getattr(one, field) for one in line], lines, chosen))
+            curves.append(Curve(symbol, [getattr(sizes, field) for sizes in line], lines, chosen))
         plot_hyper_parameters(curves, measure, figure)
         yield "### Figure 5: the hyper-parameters of PACRR-kwindow"
         yield from self.page.departures()
         yield (
-            "One is varied at a time, in one training each; differences are not tested. Validation queries re-rank "
-            "BM25's candidates, test queries those of QLD; a cross is the model in the tables above, which the "
-            "validation queries chose."
+            "One hyper-parameter varies at a time, with one training each; differences are not tested. Validation "
+            "queries re-rank BM25's candidates, test queries those of QLD; a cross is the model in the tables above, "
+            "which the validation queries chose."
         )
         yield image(f"{measure} by hyper-parameter", figure)
         yield tables.markdown(rows)
@@ -163,9 +164,9 @@ class CollectionPart:
         return self.plan.training(self.collection, name)
 
     def _trainings(self) -> Iterator[str]:
-        """Figure 2 for all models, and what each training took."""
-        rows = [["training", "parameters", "best epoch", "of", *(f"validation {one}" for one in MEASURES)]]
-        rows[0] += ["minutes", "processor minutes"]
+        """Figure 2 for all models, and the time of each training."""
+        rows = [["training", "parameters", "best epoch", "of", *(f"validation {name}" for name in MEASURES)]]
+        rows[0] += ["minutes", "CPU minutes"]
         trainings = {title: self._training(name) for name, title in self.titles.items()}
         for title, step in trainings.items():
             reached = self.page.best_epoch(step, MEASURES)
@@ -176,11 +177,11 @@ class CollectionPart:
         yield image("Loss and validation measures by epoch", figure)
         yield tables.markdown(rows)
         at_once = self.settings.at_once
-        yield f"Minutes are of the whole command with {at_once} steps at a time, reading included."
+        yield f"Minutes are of the whole command, reading included, with {at_once} concurrent steps."
 
 
 def parameters(training: Step) -> int:
-    """How many numbers are trained: what a checkpoint holds beside the word vectors."""
+    """Number of trained parameters: those of a checkpoint without the word vectors."""
     from safetensors import safe_open
 
     with safe_open(training.output / "model.safetensors", "numpy") as file:

@@ -1,9 +1,8 @@
 """The engine of all experiments: steps, which are commands of this package, and plans, which are stages of steps.
 
-The work folder keeps a log of every step and a journal with its command and the time it took. A step whose output is
-there and whose command is the journal's is not run again, so an experiment that was interrupted goes on. Outputs are
-named after a digest of the commands that lead to them: after a change of options nothing is taken for done that is
-not, and what is still the same is not made again.
+The work folder keeps a log of every step and a journal with its command and time. A step whose output exists and whose
+command is in the journal is finished and does not run again, so an interrupted experiment resumes. Outputs are named
+after a digest of the commands that lead to them: after a change of options, only the affected steps run again.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 
 def merged(*parts: Sequence) -> tuple[str, ...]:
-    """Options of a command, those of a later part instead of an earlier one's; values of --set by their names.
+    """Options of a command; a later part overrides an earlier one, and values of --set one another by name.
 
     Options may be written ``--name value...`` or ``--name=value``.
     """
@@ -64,19 +63,19 @@ class Step:
     """One command."""
 
     name: str  # of the step, for its log and the journal
-    command: tuple[str, ...]  # what follows ``python -m rerank_plugin.``, in words
-    output: Path  # the file or folder it makes
-    prints: bool = False  # whether the output is a file of what the command prints
+    command: tuple[str, ...]  # the words after ``python -m rerank_plugin.``
+    output: Path  # file or folder that it writes
+    prints: bool = False  # whether the output is the command's standard output
 
     @property
     def shown(self) -> str:
-        """The command as one would type it."""
-        typed = "python -m rerank_plugin." + shlex.join(self.command)
-        return f"{typed} > {shlex.quote(str(self.output))}" if self.prints else typed
+        """The shell command."""
+        command = "python -m rerank_plugin." + shlex.join(self.command)
+        return f"{command} > {shlex.quote(str(self.output))}" if self.prints else command
 
 
 class Runner:
-    """Runs steps in a work folder. Its journal has, by step, the command and the seconds it took, processor's too."""
+    """Runs steps in a work folder. Its journal has the command, seconds and CPU seconds of each step."""
 
     def __init__(self, folder: Path):
         self.folder, self.lock = Path(folder), Lock()
@@ -88,33 +87,33 @@ class Runner:
             raise rp.InputError(f"cannot read {path}: {error}; delete it to run everything again") from None
 
     def run(self, stages: Iterable[Sequence[Step]], at_once: int = 1) -> None:
-        """Run those steps that are still to do, stage by stage, several of a stage at once.
+        """Run the unfinished steps, stage by stage, several of a stage at once.
 
-        A stage may be made from what the ones before it gave; its own steps must not need one another.
+        A stage may read the outputs of earlier stages; its steps must not depend on one another.
 
         Raises:
-            InputError: a step failed; its log says why. Steps that were done before are kept.
+            InputError: a step failed; its log says why. Finished steps are kept.
         """
         for stage in stages:
-            to_do = [step for step in stage if not self.is_done(step)]
+            unfinished = [step for step in stage if not self.is_done(step)]
             with ThreadPoolExecutor(max(at_once, 1)) as executor:
-                for future in [executor.submit(self._run, step) for step in to_do]:
+                for future in [executor.submit(self._run, step) for step in unfinished]:
                     future.result()
 
     def is_done(self, step: Step) -> bool:
         return step.output.exists() and self.journal.get(step.name, {}).get("command") == list(step.command)
 
     def minutes(self, steps: Sequence[Step]) -> list[str]:
-        """Minutes and processor minutes of some steps together."""
-        taken = [self.journal[step.name] for step in steps]
-        return [f"{sum(one[kind] for one in taken) / 60:.1f}" for kind in ("seconds", "processor_seconds")]
+        """Minutes and CPU minutes of some steps together."""
+        entries = [self.journal[step.name] for step in steps]
+        return [f"{sum(entry[kind] for entry in entries) / 60:.1f}" for kind in ("seconds", "processor_seconds")]
 
     def _run(self, step: Step) -> None:
         log.info("%s: %s", step.name, step.shown)
         started = time.monotonic()
         path = self.folder / LOGS / f"{step.name}.log"
         with open(path, "wb") as file, _printed(step, file) as printed:
-            # The arithmetic of one thread is the same everywhere; steps share the processors instead.
+            # One thread gives the same sums on any number of cores; steps share the cores instead.
             environment = {"OMP_NUM_THREADS": "1", **os.environ}
             command = [sys.executable, "-m", f"rerank_plugin.{step.command[0]}", *step.command[1:]]
             process = subprocess.Popen(command, stdout=printed, stderr=file, env=environment)
@@ -124,10 +123,10 @@ class Runner:
                 Path(printed.name).replace(step.output)
         if process.returncode:
             last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise rp.InputError(f"step {step.name} failed ({' '.join(last)}); see {path}, and run again to go on")
-        self._remember(step, time.monotonic() - started, used)
+            raise rp.InputError(f"step {step.name} failed ({' '.join(last)}); see {path}, and run again to resume")
+        self._record(step, time.monotonic() - started, used)
 
-    def _remember(self, step: Step, seconds: float, used: resource.struct_rusage) -> None:
+    def _record(self, step: Step, seconds: float, used: resource.struct_rusage) -> None:
         entry = {
             "command": list(step.command),
             "seconds": round(seconds, 1),
@@ -141,7 +140,7 @@ class Runner:
 
 @contextmanager
 def _printed(step: Step, log_file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Where a step's standard output goes: to its log, or to a file beside its output."""
+    """The file of a step's standard output: its log, or a file beside its output."""
     if not step.prints:
         yield log_file
         return
@@ -151,17 +150,17 @@ def _printed(step: Step, log_file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 class Plan:
-    """The steps of an experiment, in stages: what stands in one stage needs nothing of the same stage.
+    """The steps of an experiment in stages; the steps of a stage do not depend on one another.
 
     Args:
-        dry: whether what would be chosen is taken as the first that would be tried, to see steps before any has run.
+        dry: whether to choose the first candidate everywhere, to list the steps before any has run.
     """
 
     def __init__(self, settings: Settings, dry: bool = False):
         self.settings, self.work, self.dry = settings, Path(settings.work), dry
 
     def stages(self) -> Iterator[list[Step]]:
-        """The stages one by one: what one chose is read when it has run."""
+        """The stages one by one: the choices of a stage are read after it has run."""
         raise NotImplementedError
 
     def step(
@@ -173,12 +172,12 @@ class Plan:
         prints: bool = False,
         output: Path | None = None,
     ) -> Step:
-        """A step whose output, in the folder ``kind``, is named after its command, unless it is given."""
+        """A step whose output, by default in the folder ``kind``, is named after its command."""
         words = tuple(map(str, (*command, "--seed", self.settings.seed)))
         name = f"{name}-{digest(words)}"
         output = output or self.work / kind / f"{name}{suffix}"
-        where = () if prints else ("--index" if words[0] == "index" else "--output", str(output))
-        return Step(f"{kind}-{name}".replace("/", "-"), (*words, *where), output, prints)
+        target = () if prints else ("--index" if words[0] == "index" else "--output", str(output))
+        return Step(f"{kind}-{name}".replace("/", "-"), (*words, *target), output, prints)
 
     def indexing(self, kind: str, name: str, corpus: str | Path, *options, stem: str | None = None) -> Step:
         stemmed = ("--stem", stem) if stem else ()
@@ -193,7 +192,7 @@ class Plan:
         return self.step(kind, name, command)
 
     def chosen(self, tried: Sequence[T], value: Callable[[T], float]) -> T:
-        """The one with the highest value, of equal ones the first."""
+        """The candidate with the highest value; ties are won by the first."""
         return tried[0] if self.dry else max(tried, key=value)
 
     def reached(self, training: Step) -> dict[str, float]:
@@ -206,12 +205,12 @@ def digest(words: Iterable[str]) -> str:
 
 
 def checkpoint_config(training: Step) -> dict:
-    """What a checkpoint says of itself."""
+    """The config.json of a checkpoint."""
     return json.loads((training.output / "config.json").read_text(encoding="utf-8"))
 
 
 def history(training: Step) -> list[dict]:
-    """What a training reached, an entry an epoch."""
+    """The log of a training, an entry per epoch."""
     return [json.loads(line) for line in (training.output / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 

@@ -1,6 +1,6 @@
 """Fits the relevance of a checkpoint's scores on candidates of judged queries, and writes it into its config.json.
 
-Trainings do it themselves; this is for a checkpoint that has none, as those that came with the package:
+Trainings fit it themselves; this is for checkpoints without it, such as bundled ones:
 
     python -m experiments.relevance delta --index indexes/nfcorpus --queries data/nfcorpus:dev
 """

@@ -1,6 +1,6 @@
-"""``python -m experiments.screenshots``: pictures of the page in both themes, for docs/images.
+"""``python -m experiments.screenshots``: screenshots of the service's page in both themes, for docs/images.
 
-They show the bundled sample, whose documents are invented, with authors, journals and headings that are invented, too.
+They show the bundled sample, whose documents, authors, journals and headings are invented.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
         command = [sys.executable, "-m", "rerank_plugin.serve", "--index", f"{folder}/sample", "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
             try:
-                address = service.stdout.readline().strip()  # which is printed when it is ready
+                address = service.stdout.readline().strip()  # printed when the service is ready
                 photograph(f"{address}/?{urlencode({'query': options.query})}", options.output)
             finally:
                 service.terminate()
@@ -47,31 +47,31 @@ def main() -> None:
 
 def invented() -> Iterator[rp.Document]:
     """The sample with metadata; every fifth document is retracted."""
-    chance = Random(3)
-    for at, one in enumerate(documents("sample")):
-        yield one._replace(
+    random = Random(3)
+    for number, document in enumerate(documents("sample")):
+        yield document._replace(
             metadata={
-                "authors": chance.sample(AUTHORS, chance.choice((1, 3, 5, 8))),
-                "journal": chance.choice(JOURNALS),
-                "date": f"{chance.randint(1990, 2024)}-{chance.randint(1, 12):02d}",
-                "types": chance.sample(TYPES, 2),
-                "mesh": sorted(chance.sample(HEADINGS, 5)),
-                "retracted": at % 5 == 4,
-                "url": f"https://doi.org/10.5555/{one.id}",  # a prefix for examples
+                "authors": random.sample(AUTHORS, random.choice((1, 3, 5, 8))),
+                "journal": random.choice(JOURNALS),
+                "date": f"{random.randint(1990, 2024)}-{random.randint(1, 12):02d}",
+                "types": random.sample(TYPES, 2),
+                "mesh": sorted(random.sample(HEADINGS, 5)),
+                "retracted": number % 5 == 4,
+                "url": f"https://doi.org/10.5555/{document.id}",  # a prefix for examples
             }
         )
 
 
 def photograph(address: str, folder: Path) -> None:
-    """Write ``page-THEME.png``, ``page-document-THEME.png`` and ``explanation-THEME.png`` of both themes, as Debian's
-    Chromium shows them."""
+    """Write ``page-THEME.png``, ``page-document-THEME.png`` and ``explanation-THEME.png`` of both themes, with Debian's
+    Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         for theme in ("light", "dark"):
             page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=theme)
-            for _ in range(3):  # the first times are of a service that has not searched yet
+            for _ in range(3):  # the first searches of a service are slower
                 page.goto(address)
                 page.wait_for_selector(OPEN)
             page.screenshot(path=folder / f"page-{theme}.png")

@@ -1,4 +1,4 @@
-"""The options of ``tables`` that choose a subset of the queries: what they need, and the queries they mean."""
+"""The options of ``tables`` that choose a subset of the queries, their checks, and the chosen queries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ def add_subset_options(parser) -> None:
         "Jaccard coefficient with the relevant documents of a training query), or a file with one query id a line"
     )
     add("--subset", metavar="S", help=subset)
-    add("--describe-subsets", action="store_true", help="print the sizes of the subsets, and no measures")
+    add("--describe-subsets", action="store_true", help="print the sizes of the subsets instead of measures")
     add("--queries", metavar="Q", help="texts of the queries, in any form that search takes")
     add("--index", type=Path, help="index folder, for the titles that neg20+ needs")
     candidates = (
-        "run whose candidates are the documents of a query in neg20+, unjudged ones as non-relevant (default: the "
-        "judged documents)"
+        "run with the documents of neg20+, of which unjudged ones are non-relevant (default: the judged documents)"
     )
     add("--subset-run", metavar="RUN", help=candidates)
     seen = "training or validation queries, whose words are not new; may be repeated"
@@ -30,7 +29,7 @@ def add_subset_options(parser) -> None:
 
 
 def check_subset(parser, options) -> None:
-    """Check that the options which a subset needs are given."""
+    """Check the options that a subset needs."""
     if options.subset is None and not options.describe_subsets:
         return
     from experiments.subsets import ALL_NEW_WORDS, ONE_NEW_WORD, hard_count, overlap_range
@@ -49,7 +48,7 @@ def check_subset(parser, options) -> None:
 
 
 def chosen_judgments(options) -> tuple[dict, Callable]:
-    """The judgments to measure against, and a function that takes the part of a run they are of."""
+    """The judgments of the subset, and a function that restricts a run to it."""
     from experiments import subsets
     from rerank_plugin.corpora import judgments
 
@@ -72,10 +71,10 @@ def subset_ids(options, judged) -> list[str]:
     of_words = {subsets.ONE_NEW_WORD: subsets.one_new_word, subsets.ALL_NEW_WORDS: subsets.all_new_words}
     if at_least is None and options.subset not in of_words:
         return subsets.read_ids(options.subset)
-    asked = judged_queries(queries(options.queries), judged, options.queries)
+    with_judgments = judged_queries(queries(options.queries), judged, options.queries)
     if at_least is None:
-        return of_words[options.subset](asked, _seen_words(options))
-    return subsets.hard_queries(subsets.samples(asked, judged, *_index_and_run(options)), at_least)
+        return of_words[options.subset](with_judgments, _seen_words(options))
+    return subsets.hard_queries(subsets.samples(with_judgments, judged, *_index_and_run(options)), at_least)
 
 
 def subset_description(options) -> str:
@@ -83,13 +82,13 @@ def subset_description(options) -> str:
     from rerank_plugin.corpora import judgments, queries
 
     seen = _seen_words(options) if options.seen_queries else None
-    asked, judged = queries(options.queries), judgments(options.qrels)
     index, run = _index_and_run(options)
-    return subsets.markdown(subsets.describe(asked, judged, index, seen, run))
+    described = subsets.describe(queries(options.queries), judgments(options.qrels), index, seen, run)
+    return subsets.markdown(described)
 
 
 def _index_and_run(options) -> tuple:
-    """The forward index, and the run of ``--subset-run``, None without one."""
+    """The forward index, and the run of ``--subset-run`` or None."""
     from rerank_plugin import Index, read_run
 
     run = read_run(options.subset_run) if options.subset_run is not None else None

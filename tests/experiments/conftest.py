@@ -1,4 +1,4 @@
-"""What the tests of the experiments share: inputs made by the commands, steps in this process, a page from both."""
+"""Fixtures of the experiments' tests: inputs made by the commands, steps in this process, and a page of both."""
 
 import contextlib
 import importlib
@@ -28,7 +28,7 @@ def judged(tmp_path_factory):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    """Steps run in this process, one at a time: what all commands import is imported once."""
+    """Steps run in this process, one at a time, so that modules are imported once."""
 
     def run(self, step):
         printed = io.StringIO()
@@ -37,7 +37,7 @@ def in_process(monkeypatch):
         if step.prints:
             step.output.parent.mkdir(parents=True, exist_ok=True)
             step.output.write_text(printed.getvalue())
-        self._remember(step, 1.0, resource.getrusage(resource.RUSAGE_SELF))
+        self._record(step, 1.0, resource.getrusage(resource.RUSAGE_SELF))
 
     monkeypatch.setattr(Runner, "_run", run)
 

@@ -1,4 +1,4 @@
-"""Gold annotations: reading PubTator files, and the four scores counted by hand."""
+"""Gold annotations: reading PubTator files, and the four scores by hand."""
 
 import json
 from pathlib import Path
@@ -59,18 +59,18 @@ def test_reading(gold_file):
 
 
 @pytest.mark.parametrize(
-    "line, said",
+    "line, message",
     [
         ("1\t0\t7\tAspirins\tChemical\tD2", "has 'Aspirin'"),
         ("1\t7\t0\tAspirin\tChemical\tD2", "two whole numbers"),
         ("1\tx\t7\tAspirin\tChemical\tD2", "two whole numbers"),
-        ("9\t0\t7\tAspirin\tChemical\tD2", "no title"),
-        ("1\t0\t7", "neither"),
-        ("words", "neither"),
+        ("9\t0\t7\tAspirin\tChemical\tD2", "before its title"),
+        ("1\t0\t7", "expected ID"),
+        ("words", "expected ID"),
     ],
 )
-def test_lines_that_cannot_be(put, line, said):
-    with pytest.raises(InputError, match=f"gold.txt:2.*{said}"):
+def test_invalid_lines(put, line, message):
+    with pytest.raises(InputError, match=f"gold.txt:2.*{message}"):
         read_pubtator(Path(put("gold.txt", f"1|t|{TITLE}\n{line}\n")))
 
 
@@ -79,7 +79,7 @@ def test_a_file_without_a_text(put):
         read_pubtator(Path(put("gold.txt", "\n")))
 
 
-def test_gold_spans_and_what_is_left_out(gold_file, knowledge):
+def test_gold_spans_and_left_out_mentions(gold_file, knowledge):
     gold = annotation_quality.gold(read_pubtator(gold_file), knowledge)
     assert gold.spans == [
         [

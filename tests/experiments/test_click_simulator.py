@@ -1,4 +1,4 @@
-"""Learning from use: simulated users of a live service, and the model that is trained on what they click on."""
+"""Learning from use: simulated users of a live service, and the model trained on their clicks."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -20,34 +20,35 @@ TOKEN = {"X-API-Key": "geheim"}
 TEST = "sample:test"
 
 
-def test_users_click_as_often_as_position_and_relevance_say():
+def test_users_click_with_the_probabilities_of_the_position_based_model():
     """Within five standard deviations; with the second place looked at by half, and grades 0, 1, 2 of 2."""
     users, generator, drawn = Users(noise=0.1), np.random.default_rng(1), 5000
-    found = [click_simulator.clicks(np.array([2.0, 2, 1, 0]), 2, users, generator) for _ in range(drawn)]
+    sessions = [click_simulator.clicks(np.array([2.0, 2, 1, 0]), 2, users, generator) for _ in range(drawn)]
     for place, likely in enumerate((1, 1 / 2, 1 / 3 * (0.1 + 0.9 / 3), 1 / 4 * 0.1)):
-        clicked = sum(any(one.place == place for one in made) for made in found)
+        clicked = sum(any(click.place == place for click in session) for session in sessions)
         assert abs(clicked - drawn * likely) <= 5 * (drawn * likely * (1 - likely)) ** 0.5
-    seconds = [one.dwell for made in found for one in made if one.place == 0]
+    seconds = [click.dwell for session in sessions for click in session if click.place == 0]
     assert np.mean(seconds) == pytest.approx(2 * click_simulator.DWELL, rel=0.1)
 
 
-def test_it_says_where_no_service_is():
+def test_a_missing_service_is_named():
     with pytest.raises(rp.InputError, match="http://127.0.0.1:1 does not answer"):
         click_simulator.main(["--url", "http://127.0.0.1:1"])
 
 
 def served_run(service):
     """The first ten documents of each test query, as the service ranks them now."""
-    found = {}
-    asked = queries(TEST)
-    for at in range(0, len(asked), 10):
-        some = asked[at : at + 10]
-        answer = service.get("/v1/sample/search", params={"query": [one.text for one in some], "fields": "id"}).json()
-        found |= {
-            query.id: ranked(*(one["docid"] for one in each["candidates"]))
-            for query, each in zip(some, answer["results"])
+    run = {}
+    every = queries(TEST)
+    for start in range(0, len(every), 10):
+        batch = every[start : start + 10]
+        parameters = {"query": [query.text for query in batch], "fields": "id"}
+        answer = service.get("/v1/sample/search", params=parameters).json()
+        run |= {
+            query.id: ranked(*(hit["docid"] for hit in result["candidates"]))
+            for query, result in zip(batch, answer["results"])
         }
-    return found
+    return run
 
 
 def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path, sample_index, capsys):
@@ -61,10 +62,9 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
     with serving(config, headers=TOKEN) as service:
         before = served_run(service)
         click_simulator.main(["--url", str(service.base_url), "--token", "geheim", "--sessions", "6"])
-        said = capsys.readouterr().out
-        assert "540 sessions" in said
+        assert "540 sessions" in capsys.readouterr().out
         log = read(tmp_path / "clicks.tsv")
-        assert {one.text for one in log.queries.values()} <= {one.text for one in queries("sample:train")}
+        assert {query.text for query in log.queries.values()} <= {query.text for query in queries("sample:train")}
         inside(tmp_path, "clicks --log clicks.tsv --output learned --min-documents 20 --min-clicked 2")
         inside(
             tmp_path,
@@ -77,14 +77,14 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
 
         def search():
             while not stop.is_set():
-                asked = {"query": f"diabetes {len(statuses)}"}
-                statuses.append(service.get("/v1/sample/search", params=asked).status_code)
+                parameters = {"query": f"diabetes {len(statuses)}"}
+                statuses.append(service.get("/v1/sample/search", params=parameters).status_code)
 
         with ThreadPoolExecutor(2) as clients:
             searching = [clients.submit(search) for _ in range(2)]
             assert service.post("/admin/reload").status_code == 200
             stop.set()
-        assert not any(one.exception() for one in searching) and {*statuses} == {200}
+        assert not any(future.exception() for future in searching) and {*statuses} == {200}
         after = served_run(service)
-    found = rp.evaluate_runs(TEST, {"before": before, "after": after}, ["nDCG@10"])["runs"]
-    assert found["after"]["nDCG@10"] > found["before"]["nDCG@10"], found
+    measured = rp.evaluate_runs(TEST, {"before": before, "after": after}, ["nDCG@10"])["runs"]
+    assert measured["after"]["nDCG@10"] > measured["before"]["nDCG@10"], measured

@@ -78,7 +78,7 @@ def test_letters_are_over_the_queries_of_a_combination():
 def test_only_documents_in_all_runs_are_compared():
     runs = {"m": {**RUNS["m"], "q1": ranked("a", "c")}, "n": {"q1": RUNS["n"]["q1"], "q3": ranked("only")}}
     found = document_pairs(JUDGMENTS, runs)
-    assert [(one.name, one.pairs.tolist()) for one in found.combinations] == [("2 vs 0", [1])]
+    assert [(each.name, each.pairs.tolist()) for each in found.combinations] == [("2 vs 0", [1])]
     assert (found.documents, found.compared, found.lacking) == (7, 3, {"m": 1, "n": 3})
     assert list(warnings(found)) == [
         "3 of 7 documents are in all runs; the pairs are of these",
@@ -90,11 +90,11 @@ def test_only_documents_in_all_runs_are_compared():
 def test_unjudged_documents_as_not_relevant():
     judgments = {"q": {"a": 1, "lost": 1}}
     runs = {"m": {"q": ranked("a", "b", "c")}, "n": {"q": ranked("b", "a", "d")}}
-    message = r"different labels \(1\) that all runs hold; .* take unjudged ones as not relevant"
+    message = r"different labels \(1\) that all runs hold; .* count unjudged ones as not relevant"
     with pytest.raises(InputError, match=message):
         document_pairs(judgments, runs)
     found = document_pairs(judgments, runs, unjudged_as_nonrelevant=True)
-    assert [(one.name, one.pairs.tolist()) for one in found.combinations] == [("1 vs 0", [1])]
+    assert [(each.name, each.pairs.tolist()) for each in found.combinations] == [("1 vs 0", [1])]
     assert [found.combinations[0].accuracy(run) for run in "mn"] == [1, 0]
     assert (found.documents, found.compared, found.lacking) == (5, 2, {"m": 2, "n": 2})  # a b c d lost; a b
 
@@ -104,22 +104,22 @@ def test_labels_merge_neighbouring_grades():
     runs = {"m": {"q": ranked(*"abcdef")}}
     found = document_pairs(judgments, runs, labels={4: "Nav", 3: "HRel", 2: "HRel", 0.0: "NRel", 0.5: "NRel"})
     names = ["Nav vs HRel", "Nav vs 1", "Nav vs NRel", "HRel vs 1", "HRel vs NRel", "1 vs NRel"]
-    assert [one.name for one in found.combinations] == names
-    assert [int(one.pairs.sum()) for one in found.combinations] == [2, 1, 2, 2, 4, 2]
-    assert found.binary.pairs.tolist() == [4 * 2]  # what shares the label of 0 is not relevant
-    with pytest.raises(InputError, match="the label Rel is that of grades with another label between them"):
+    assert [each.name for each in found.combinations] == names
+    assert [int(each.pairs.sum()) for each in found.combinations] == [2, 1, 2, 2, 4, 2]
+    assert found.binary.pairs.tolist() == [4 * 2]  # label 0 is not relevant
+    with pytest.raises(InputError, match="the grades of the label Rel are not neighbours"):
         document_pairs(judgments, runs, labels={4: "Rel", 2: "Rel"})
 
 
 def test_many_grades():
     judgments = {"q": {str(grade): grade for grade in range(21)}}
     runs = {"m": {"q": ranked(*judgments["q"])}}
-    with pytest.raises(InputError, match="at most 20 grades, and the judgments have 21"):
+    with pytest.raises(InputError, match="the judgments have 21 grades: give at most 20 labels"):
         document_pairs(judgments, runs)
     found = document_pairs(judgments, runs, labels={0: "low", 1: "low"})
     assert len(found.combinations) == 190 and found.pooled("m") == 0
     large = document_pairs({"q": {"a": 1234567, "b": 1234568}}, {"m": {"q": ranked("b", "a")}})
-    assert [one.name for one in large.combinations] == ["1234568 vs 1234567"]
+    assert [each.name for each in large.combinations] == ["1234568 vs 1234567"]
 
 
 def test_labels_on_the_command_line():
@@ -141,12 +141,12 @@ def plainly(judgments, runs, unjudged):
     counts = {}
     for query, judged in judgments.items():
         orders = [run[query].doc_ids for run in runs.values()]
-        common = [one for one in orders[0] if all(one in order for order in orders)]
+        common = [document for document in orders[0] if all(document in order for order in orders)]
         for first in common:
             for second in common:
                 if not unjudged and not (first in judged and second in judged):
                     continue
-                high, low = (max(judged.get(one, 0), 0) for one in (first, second))
+                high, low = (max(judged.get(document, 0), 0) for document in (first, second))
                 if high > low:
                     count = counts.setdefault((high, low, query), [0] * (1 + len(orders)))
                     count[0] += 1
@@ -168,14 +168,14 @@ def test_equal_to_counting_pair_by_pair(seed, unjudged):
         runs[name] = {query: ranked(*ids) for query, ids in kept.items()}
     expected = plainly(judgments, runs, unjudged)
     result = document_pairs(judgments, runs, unjudged)
-    assert {(float(one.higher), float(one.lower)) for one in result.combinations} == {key[:2] for key in expected}
-    for one in result.combinations:
-        counts = [expected.get((float(one.higher), float(one.lower), query)) for query in queries]
+    assert {(float(each.higher), float(each.lower)) for each in result.combinations} == {key[:2] for key in expected}
+    for each in result.combinations:
+        counts = [expected.get((float(each.higher), float(each.lower), query)) for query in queries]
         counts = np.array([count for count in counts if count])  # [Q, 1 + runs]
-        assert one.pairs.tolist() == counts[:, 0].tolist()
+        assert each.pairs.tolist() == counts[:, 0].tolist()
         for at, run in enumerate(runs, 1):
-            assert one.right[run].tolist() == counts[:, at].tolist()
-            assert one.accuracy(run) == pytest.approx(float(np.mean(counts[:, at] / counts[:, 0])))
+            assert each.right[run].tolist() == counts[:, at].tolist()
+            assert each.accuracy(run) == pytest.approx(float(np.mean(counts[:, at] / counts[:, 0])))
     binary = [[count for key, count in expected.items() if key[1] == 0 and key[2] == query] for query in queries]
     binary = np.array([np.sum(counts, axis=0) for counts in binary if counts])
     assert result.binary.pairs.tolist() == binary[:, 0].tolist()

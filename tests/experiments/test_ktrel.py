@@ -1,4 +1,4 @@
-"""The KTRel experiments: their plan, what they choose, pool and print, and a small one on the sample to the page."""
+"""The KTRel experiments: plan, choices, pooled measures and page, and a small experiment on the sample."""
 
 import json
 import re
@@ -65,8 +65,8 @@ def test_rows_in_the_paper_s_order():
     assert theirs == list(PUBLISHED) == [row.name for row in ROWS[: len(PUBLISHED)]]
     assert len({row.title for row in ROWS}) == len(BY_NAME) == len(ROWS)
     assert all(name in {*BY_NAME, BEST} for row in ROWS for name in row.stages)
-    assert {one.base for one in INGREDIENTS} <= set(BY_NAME)
-    assert len({one.name for one in INGREDIENTS}) == len(INGREDIENTS)
+    assert {ingredient.base for ingredient in INGREDIENTS} <= set(BY_NAME)
+    assert len({ingredient.name for ingredient in INGREDIENTS}) == len(INGREDIENTS)
 
 
 def test_the_grid_is_the_paper_s():
@@ -85,8 +85,9 @@ def test_later_options_replace_earlier_ones():
 
 
 def test_specs_are_taken_apart_for_searches():
-    two, one = Queries("a", "a.jsonl:x=y,b.tsv"), Queries("b", "data:test")
-    assert (two.texts, two.judgments, one.texts, one.judgments) == ("a.jsonl:x=y", "b.tsv", "data:test", "data:test")
+    pair, single = Queries("a", "a.jsonl:x=y,b.tsv"), Queries("b", "data:test")
+    assert (pair.texts, pair.judgments) == ("a.jsonl:x=y", "b.tsv")
+    assert single.texts == single.judgments == "data:test"
 
 
 def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
@@ -201,7 +202,7 @@ def test_some_rows_only(tmp_path):
     assert [row.name for row in plan.rows()] == [RM3, "hybrid-delta"]
     assert [row.name for row in plan.needed()] == [RM3, "ktrel-ours", "hybrid", "hybrid-delta"]
     assert not plan.figure_rows() and not plan.ingredients()
-    assert "titles" not in {one.name for one in KtrelPlan(settings(tmp_path, train=("T",))).ingredients()}
+    assert "titles" not in {ingredient.name for ingredient in KtrelPlan(settings(tmp_path, train=("T",))).ingredients()}
 
 
 def test_few_validation_candidates(tmp_path):
@@ -230,8 +231,8 @@ def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
     """Two runs by hand: the relevant document at rank 2 (AP 1/2), and at rank 1 (AP 1)."""
     plan = KtrelPlan(settings(tmp_path, k1=(1.0, 2.0), b=(0.5,)))
     monkeypatch.setattr(KtrelPlan, "validation_judgments", {"q": {"d1": 1, "d9": 0}})
-    for one, order in zip(plan.settings.bm25(), ("21", "12")):
-        step = plan.validation_search(one)
+    for tried, order in zip(plan.settings.bm25(), ("21", "12")):
+        step = plan.validation_search(tried)
         step.output.parent.mkdir(parents=True, exist_ok=True)
         rp.write_run(step.output, {"q": ranked(*(f"d{number}" for number in order))}, "t")
     assert plan.bm25.shown == "k1 2.0, b 0.5"

@@ -35,7 +35,7 @@ def test_the_limits_of_the_paper():
     [
         ({"x": "X"}, "x has the letter X, but it is not among base, some, more, less, same"),
         ({"base": "B", "some": "b"}, "some and base have the same letter, B"),
-        ({"base": "AB"}, "base has the letter 'AB'; give it one from A to Z"),
+        ({"base": "AB"}, "base has the letter 'AB': give a letter from A to Z"),
         ({"base": ""}, "base has the letter ''"),
         ({"base": "1"}, "base has the letter '1'"),
         ({"base": "ß"}, "base has the letter 'ß'"),

@@ -15,8 +15,8 @@ AGAINST = {"m": "M", "n": "n"}
 
 
 def at_rank(rank):
-    """A run that has the relevant document there; None: nowhere."""
-    return {"q": ranked(*(f"d{one}" if one != rank else "rel" for one in range(1, 9)))}
+    """A run with the relevant document at this rank; without it for None."""
+    return {"q": ranked(*(f"d{place}" if place != rank else "rel" for place in range(1, 9)))}
 
 
 def runs(*ranks):
@@ -46,8 +46,8 @@ def test_table_2(evaluated):
         "(two-tailed paired t-test over the changes of the runs, upper case p < 0.05, lower case p < 0.1, no "
         "correction).\n"
     )
-    one = many_runs.evaluate_bulk(JUDGMENTS, runs(2), {"m": runs(1)}, ["RR"])
-    assert many_runs.report(one, {}).text("table").splitlines() == [
+    single = many_runs.evaluate_bulk(JUDGMENTS, runs(2), {"m": runs(1)}, ["RR"])
+    assert many_runs.report(single, {}).text("table").splitlines() == [
         "   RR change  RR improved",
         "m    +100.0%       1 of 1",
         "",
@@ -75,9 +75,9 @@ def test_json(evaluated):
 
 
 def test_runs_belong_together_by_name():
-    with pytest.raises(InputError, match="m: lacks the run b; each run needs one of that name after re-ranking"):
+    with pytest.raises(InputError, match="m: lacks the run b; re-rank it"):
         many_runs.evaluate_bulk(JUDGMENTS, runs(1, 2), {"m": runs(1)}, ["RR"])
-    with pytest.raises(InputError, match="m: its run b is not among those before re-ranking"):
+    with pytest.raises(InputError, match="m: its run b is not among the runs before re-ranking"):
         many_runs.evaluate_bulk(JUDGMENTS, runs(1), {"m": runs(1, 2)}, ["RR"])
     turned = dict(reversed(AFTER["m"].items()))
     found = many_runs.evaluate_bulk(JUDGMENTS, BEFORE, {"m": turned}, ["RR"])
@@ -92,7 +92,7 @@ def test_missing_queries_are_named():
     )
     assert found.before["RR"].tolist() == [1, 0.5]
     assert list(many_runs.warnings(found)) == [
-        "before re-ranking: 1 of 2 runs lack judged queries, which count as 0, as b"
+        "before re-ranking: 1 of 2 runs lack judged queries, which count as 0, e.g. b"
     ]
 
 

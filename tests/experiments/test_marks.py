@@ -22,7 +22,7 @@ AGAINST = {"b": ["a"], "c": ["b", "a"], "d": ["a", "b", "c"]}
 
 def evaluation(values=VALUES, measures=("AP",)):
     values = {run: dict.fromkeys(measures, of_run) for run, of_run in values.items()}
-    summaries = {run: {name: float(one.mean()) for name, one in of_run.items()} for run, of_run in values.items()}
+    summaries = {run: {name: float(part.mean()) for name, part in of_run.items()} for run, of_run in values.items()}
     nothing = {run: [] for run in values}
     return Evaluation(list("12345"), list(measures), values, summaries, nothing, nothing, None, {}, {})
 

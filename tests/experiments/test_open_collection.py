@@ -100,15 +100,15 @@ def test_known_items_keep_their_first_sentence(made):
 
 
 def test_diseases(made):
-    """Grade 2 for answers of the kind that was asked for, or for all; a disease with one answer has no query."""
+    """Grade 2 for answers of the requested kind, or for all; a disease with one answer has no query."""
     everything = {**judgments(f"{made}:train"), **judgments(f"{made}:dev")}
     found = [query for query in queries(str(made)) if query.id.startswith("disease")]
     assert len(found) == 60
     assert sorted(len(everything[query.id]) for query in found) == [3] * 59 + [4]
     for query in found:
         grades = list(everything[query.id].values())
-        asked = query.text.rpartition(" ")[2] in ("treatment", "symptoms", "causes", "prevention")
-        assert (grades.count(2) == 1) if asked else set(grades) == {2}
+        has_kind = query.text.rpartition(" ")[2] in ("treatment", "symptoms", "causes", "prevention")
+        assert (grades.count(2) == 1) if has_kind else set(grades) == {2}
 
 
 def test_queries_are_shortened_and_the_seed_decides(folder, tmp_path):

@@ -20,10 +20,14 @@ def dry(tmp_path, **more):
 def test_one_hyper_parameter_varies_at_a_time(tmp_path):
     sizes = settings(tmp_path, distilled=(8, 256), signals=(1, 2), longest=(2,)).sizes()
     assert sizes == [Sizes(256, 8, 3), Sizes(8, 8, 3), Sizes(256, 1, 3), Sizes(256, 2, 3), Sizes(256, 8, 2)]
-    assert [one.words for one in settings(tmp_path, distilled=(512, 8)).along("words")] == [8, 256, 512]
-    assert len({one.row for one in settings(tmp_path).sizes()}) == 5 + 5 + 3 - 2
+    assert [sizes.words for sizes in settings(tmp_path, distilled=(512, 8)).along("words")] == [8, 256, 512]
+    assert len({sizes.row for sizes in settings(tmp_path).sizes()}) == 5 + 5 + 3 - 2
     grid = settings(tmp_path, base=Sizes(256, 2, 3), distilled=(256, 384, 512, 640, 768), signals=(1, 2, 3, 4)).sizes()
-    assert {one.signals for one in grid} == {1, 2, 3, 4} and {one.longest for one in grid} == {2, 3, 4}  # the paper's
+    assert {sizes.signals for sizes in grid} == {1, 2, 3, 4} and {sizes.longest for sizes in grid} == {
+        2,
+        3,
+        4,
+    }  # the paper's
 
 
 def test_steps_name_their_outputs_and_nothing_twice(tmp_path):
@@ -41,7 +45,7 @@ def test_steps_name_their_outputs_and_nothing_twice(tmp_path):
     fewer = dry(tmp_path, runs=2)
     assert {step.output.parent for step in runs}.isdisjoint(step.output.parent for step in fewer)  # no stale runs
     judged = [step for step in steps if "J" in step.command or "judged:J" in step.command]
-    assert len(judged) == 1 + 2 * (2 + len(BASELINES)) and all("--judged-only" in one.command for one in judged[:1])
+    assert len(judged) == 1 + 2 * (2 + len(BASELINES)) and all("--judged-only" in step.command for step in judged[:1])
 
 
 def test_training_options_are_accepted_by_the_command(tmp_path):

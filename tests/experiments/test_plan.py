@@ -1,4 +1,4 @@
-"""The engine: steps run once, remembered, and said when they fail; settings from a command line; what it may use."""
+"""The engine: steps run once, the journal, errors, settings of a command line, and imports."""
 
 import ast
 import json
@@ -37,7 +37,7 @@ def test_a_step_runs_once(tmp_path):
     again.run([steps])
     assert [step.output.stat().st_mtime_ns for step in steps] == made
     steps[1].output.rename(tmp_path / "moved")
-    again.run([steps])  # what is missing is made again
+    again.run([steps])  # a missing output is made again
     assert (steps[1].output / "queries.jsonl").read_bytes() == (tmp_path / "moved" / "queries.jsonl").read_bytes()
     assert steps[0].output.stat().st_mtime_ns == made[0]
     changed = weak(tmp_path, "a", "--overwrite", "--seed", "3")
@@ -45,7 +45,7 @@ def test_a_step_runs_once(tmp_path):
     assert changed.output.stat().st_mtime_ns > made[0]
 
 
-def test_a_failure_is_said_and_the_others_are_kept(tmp_path):
+def test_a_failure_is_reported_and_other_steps_are_kept(tmp_path):
     good, bad = weak(tmp_path, "good"), weak(tmp_path, "bad", "--corpus", "no-such-corpus")
     runner = Runner(tmp_path / "work")
     with pytest.raises(rp.InputError, match=r"step bad failed \(.*no-such-corpus.*bad\.log"):
@@ -59,12 +59,12 @@ def test_a_damaged_journal(tmp_path):
         Runner(tmp_path)
 
 
-def test_shown_as_it_would_be_typed(tmp_path):
+def test_the_shell_command(tmp_path):
     step = Step("x", ("search", "--query", "heart attack"), tmp_path)
     assert step.shown == "python -m rerank_plugin.search --query 'heart attack'"
 
 
-def test_a_step_whose_output_is_what_it_prints(tmp_path):
+def test_a_step_whose_output_is_its_standard_output(tmp_path):
     output = tmp_path / "deep" / "known names.txt"
     step = Step("names", ("search", "--list-rerankers", "--verbose"), output, prints=True)
     runner = Runner(tmp_path / "work")
@@ -79,7 +79,7 @@ def test_a_step_whose_output_is_what_it_prints(tmp_path):
 
 
 def test_a_stage_begins_when_the_one_before_is_done(tmp_path):
-    """Stages may be made of what earlier ones gave."""
+    """Stages may read the outputs of earlier stages."""
     first = weak(tmp_path, "a")
 
     def stages():
@@ -92,13 +92,13 @@ def test_a_stage_begins_when_the_one_before_is_done(tmp_path):
 
 
 def test_outputs_are_named_after_their_commands(tmp_path):
-    """Equal commands have one output; another seed, option or place before them another one."""
+    """Equal commands have one output; another seed, option or earlier step gives another."""
     plan, other = (Plan(Settings(words="W", work=tmp_path, output=tmp_path / "p.md", seed=seed)) for seed in (1, 2))
-    one, same, seeded = (each.indexing("indexes", "index", "C") for each in (plan, plan, other))
-    assert one == same and str(one.output) == one.command[-1]
-    assert one.output.parent == tmp_path / "indexes" and one.command[-2] == "--index"
-    assert len({one.output, seeded.output, plan.indexing("indexes", "index", "D").output}) == 3
-    assert len({plan.search("runs/a", "x", index, "Q").output for index in (one, seeded)}) == 2
+    step, same, seeded = (each.indexing("indexes", "index", "C") for each in (plan, plan, other))
+    assert step == same and str(step.output) == step.command[-1]
+    assert step.output.parent == tmp_path / "indexes" and step.command[-2] == "--index"
+    assert len({step.output, seeded.output, plan.indexing("indexes", "index", "D").output}) == 3
+    assert len({plan.search("runs/a", "x", index, "Q").output for index in (step, seeded)}) == 2
 
 
 def command_of(folder, paper, options):
@@ -119,20 +119,20 @@ def command_of(folder, paper, options):
         ("delta", "--notes no-such-file", "--notes no-such-file"),
         ("delta", "--only delta33", "unknown rows delta33; known: order"),
         ("pacrr", "--longest 1 0", "--longest: must be at least 1"),
-        ("pacrr", "--collection a C T V E", "name of its own"),
+        ("pacrr", "--collection a C T V E", "its own name"),
         ("pacrr", "--models bert", "unknown models bert; known: duet-local, drmm"),
-        ("pacrr", "--sweep b", "no collection b to sweep; there are: a"),
-        ("pacrr", "--collection c C T V E --judged b J", "no collection b to judge; there are: a, c"),
+        ("pacrr", "--sweep b", "--sweep: unknown collection b; known: a"),
+        ("pacrr", "--collection c C T V E --judged b J", "--judged: unknown collection b; known: a, c"),
         ("ktrel", "--grid -1", "--grid: must be at least 0"),
         ("ktrel", "--rm3-terms 10 0", "--rm3-terms: must be at least 1"),
-        ("ktrel", "--test a F", "name of its own"),
+        ("ktrel", "--test a F", "its own name"),
         ("ktrel", "--test validation E", "not 'validation'"),
         ("ktrel", "--test a/b E", "'a/b' cannot name"),
         ("ktrel", "--only gpt", "unknown rows gpt; known: bm25, bm25-rm3"),
         ("ktrel", "--figure-models bm25", "unknown models of the figure bm25; known: drmm"),
         ("ktrel", "--ingredients salt", "unknown ingredients salt; known: recipe"),
-        ("ktrel", "--sizes 100 many", "'many' is no number"),
-        ("ktrel", "--sizes 0", "'0' is no number"),
+        ("ktrel", "--sizes 100 many", "'many' is not a number"),
+        ("ktrel", "--sizes 0", "'0' is not a number"),
     ],
 )
 def test_wrong_options(tmp_path, capsys, paper, options, message):
@@ -161,8 +161,8 @@ def test_pages_are_recognized(tmp_path):
     assert "is not a page" in PAGE.fault(page)
 
 
-def test_what_the_library_offers_is_taken_from_there():
-    """Other modules of the package are for what is not public."""
+def test_public_names_are_imported_from_the_package():
+    """Other modules are only for names that are not public."""
     for path in Path(experiments.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module.startswith("rerank_plugin."):
@@ -177,8 +177,9 @@ def test_the_experiments_are_not_in_the_package():
     config = ConfigParser()
     config.read(ROOT / "setup.cfg")
     included = config["options.packages.find"]["include"].split()
-    found = find_packages(str(ROOT), include=included)
-    assert "rerank_plugin.evaluation" in found and all(name.split(".")[0] == "rerank_plugin" for name in found)
+    packages = find_packages(str(ROOT), include=included)
+    assert "rerank_plugin.evaluation" in packages
+    assert all(name.split(".")[0] == "rerank_plugin" for name in packages)
 
 
 @pytest.mark.parametrize("paper", ["delta", "ktrel", "pacrr"])

@@ -39,7 +39,9 @@ JUDGMENTS = {
 )
 def test_titles_with_all_words_as_python_s_sets_say(index, documents, words):
     rows = index.forward.rows([document.id for document in documents])
-    expected = [bool(words) and set(tokenize(" ".join(words))) <= set(tokenize(one.title)) for one in documents]
+    expected = [
+        bool(words) and set(tokenize(" ".join(words))) <= set(tokenize(document.title)) for document in documents
+    ]
     candidates = Candidates(index.forward, rows, np.zeros(len(rows), np.float32))
     found = subsets.all_words_in_title(" ".join(words), candidates)
     assert found.dtype == bool and found.tolist() == expected
@@ -68,7 +70,7 @@ def test_documents_that_are_not_in_the_index_are_left_out_and_counted(index, cap
     with caplog.at_level(logging.WARNING):
         of_queries = subsets.samples(QUERIES[:1], judgments, index.forward)
     assert of_queries["q1"].relevant.tolist() == [True]
-    assert caplog.messages == ["2 of 3 documents are not in the index and are left out, as nobody"]
+    assert caplog.messages == ["2 of 3 documents are not in the index and are left out, e.g. nobody"]
     with pytest.raises(InputError, match="none of the 1 judged documents of 1 queries is in the index"):
         subsets.samples(QUERIES[:1], {"q1": {"nobody": 1}}, index.forward)
 
@@ -79,9 +81,9 @@ def test_hard_queries(index, at_least, expected):
     assert subsets.hard_queries(of_queries, at_least) == expected
 
 
-def test_hard_queries_need_documents_that_are_not_relevant(index):
+def test_hard_queries_need_non_relevant_documents(index):
     of_queries = subsets.samples(QUERIES[:1], {"q1": {"20": 1, "300": 2}}, index.forward)
-    with pytest.raises(InputError, match=r"neg20\+ needs documents that are not relevant.*give a run"):
+    with pytest.raises(InputError, match=r"neg20\+ needs non-relevant documents.*give a run"):
         subsets.hard_queries(of_queries)
 
 
@@ -141,7 +143,7 @@ def test_judgments_and_runs_of_a_subset(caplog):
     with caplog.at_level(logging.WARNING):
         kept = subsets.restricted(JUDGMENTS, ["q3", "q1", "q9"], "ids")
     assert list(kept) == ["q1", "q3"] and kept["q3"] is JUDGMENTS["q3"]
-    assert caplog.messages == ["subset ids: 1 of its queries are not judged, as q9"]
+    assert caplog.messages == ["subset ids: 1 of its queries are not judged, e.g. q9"]
     run = {query: ranked("1") for query in ("q1", "q2", "q9")}
     assert list(subsets.without_others(run, JUDGMENTS, kept)) == ["q1", "q9"]
     with pytest.raises(InputError, match="the subset neg20. is empty: it has none of the 5 judged queries"):
@@ -178,7 +180,7 @@ def test_the_table_without_what_its_subsets_need(index):
 
 
 def test_overlaps_by_hand():
-    """Grades of 0 are no relevant documents; the end of a range counts only if it is 1."""
+    """Grades of 0 are not relevant; an end of 1 is included."""
     judged = {"same": {"a": 1, "b": 2}, "half": {"a": 1, "b": 1, "c": 1, "d": 1}, "none": {"z": 1, "a": 0}}
     seen = {"s": {"a": 1, "b": 1}, "t": {"a": 1, "b": 1, "x": 1}, "u": {"z": 0, "y": 1}}
     assert subsets.largest_overlaps(judged, seen) == {"same": 1.0, "half": 0.5, "none": 0.0}
@@ -203,7 +205,7 @@ def test_overlaps_of_nfcorpus(real_data):
 
 @pytest.mark.real_data
 def test_new_words_of_nfcorpus(real_data):
-    train, dev, asked = (queries(f"{real_data}/nfcorpus:{split}") for split in ("train", "dev", "test"))
+    train, dev, test = (queries(f"{real_data}/nfcorpus:{split}") for split in ("train", "dev", "test"))
     seen = subsets.words_of([*train, *dev])
-    found = (asked, subsets.one_new_word(asked, seen), subsets.all_new_words(asked, seen))
-    assert [len(one) for one in found] == [323, 163, 68]
+    parts = (test, subsets.one_new_word(test, seen), subsets.all_new_words(test, seen))
+    assert [len(part) for part in parts] == [323, 163, 68]
