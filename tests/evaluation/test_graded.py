@@ -60,14 +60,14 @@ def test_equal_to_the_script_on_numeric_ids(cutoff, highest):
     if not ir_measures.gdeval.is_available():
         pytest.skip("needs perl")
     judgments, run = by_chance([str(number) for number in range(1, 9)], highest=highest)
-    ours = Evaluator(judgments, [f"ERR@{cutoff}", f"NDCG.{cutoff}"], highest=4)
-    values = ours.values(run)
+    evaluator = Evaluator(judgments, [f"ERR@{cutoff}", f"NDCG.{cutoff}"], highest=4)
+    values = evaluator.values(run)
     script = [ir_measures.ERR @ cutoff, ir_measures.nDCG(dcg="exp-log2") @ cutoff]
     plain = {query: dict(zip(ranking.doc_ids, map(float, ranking.scores))) for query, ranking in run.items()}
-    theirs = {(m.measure, m.query_id): m.value for m in ir_measures.gdeval.iter_calc(script, judgments, plain)}
+    expected = {(m.measure, m.query_id): m.value for m in ir_measures.gdeval.iter_calc(script, judgments, plain)}
     for measure, name in zip(script, values):
-        for at, query in enumerate(ours.queries):
-            assert values[name][at] == pytest.approx(theirs[measure, query], abs=6e-6)  # it prints five digits
+        for at, query in enumerate(evaluator.queries):
+            assert values[name][at] == pytest.approx(expected[measure, query], abs=6e-6)  # it prints five digits
         assert len(set(values[name].tolist())) > 1
 
 
@@ -75,9 +75,9 @@ def test_equal_to_the_script_on_numeric_ids(cutoff, highest):
 def test_ndcg_is_equal_to_ir_measures_with_these_gains(cutoff):
     judgments, run = by_chance(["a", "b", "c"], highest=5)
     gains = ",".join(f"{grade}:{2**grade - 1}" for grade in range(1, 6))
-    ours = Evaluator(judgments, [f"NDCG.{cutoff}", f"nDCG(gains={{{gains}}})@{cutoff}"])
-    papers, theirs = ours.values(run).values()
-    assert papers.tolist() == pytest.approx(theirs.tolist(), abs=1e-12) and papers.max() > 0
+    evaluator = Evaluator(judgments, [f"NDCG.{cutoff}", f"nDCG(gains={{{gains}}})@{cutoff}"])
+    exponential, by_gains = evaluator.values(run).values()
+    assert exponential.tolist() == pytest.approx(by_gains.tolist(), abs=1e-12) and exponential.max() > 0
 
 
 def test_a_higher_scale_of_err():

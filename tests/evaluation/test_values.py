@@ -45,16 +45,17 @@ def test_equal_to_ir_measures_itself(chance):
     """On scores without ties, with all queries in the run, and one measure at a time."""
     judgments, run = chance
     names = [name for name in EVERY_MEASURE if not name.startswith(("ERR", "NDCG.", "nDCG(dcg"))]
-    ours = Evaluator(judgments, names)
-    values, summary = ours.values(run), ours.summary(ours.values(run))
+    evaluator = Evaluator(judgments, names)
+    values = evaluator.values(run)
+    summary = evaluator.summary(values)
     distinct = {}
     for query, ranking in run.items():
         order = sorted(zip(ranking.scores.tolist(), ranking.doc_ids), reverse=True)
         distinct[query] = {document: 1000.0 - rank for rank, (_, document) in enumerate(order)}
     for name in names:
         measure = ir_measures.parse_measure("P@5" if name == "Prec.5" else name)
-        theirs = {metric.query_id: metric.value for metric in measure.iter_calc(judgments, distinct)}
-        assert values[name].tolist() == [theirs[query] for query in ours.queries], name
+        expected = {metric.query_id: metric.value for metric in measure.iter_calc(judgments, distinct)}
+        assert values[name].tolist() == [expected[query] for query in evaluator.queries], name
         assert summary[name] == pytest.approx(measure.calc_aggregate(judgments, distinct)), name
 
 
@@ -63,11 +64,11 @@ def test_a_constant_scorer_measures_like_decreasing_ids(chance):
     constant = {query: RankedList(ranking.doc_ids, np.zeros(len(ranking.doc_ids))) for query, ranking in run.items()}
     by_id = {query: ranked(*sorted(ranking.doc_ids, reverse=True)) for query, ranking in run.items()}
     evaluator = Evaluator(judgments, EVERY_MEASURE)
-    ours, rule, other = (evaluator.values(one) for one in (constant, by_id, run))
+    tied, rule, other = (evaluator.values(each) for each in (constant, by_id, run))
     differing = 0
     for name in EVERY_MEASURE:
-        assert ours[name].tolist() == rule[name].tolist(), name
-        differing += ours[name].tolist() != other[name].tolist()
+        assert tied[name].tolist() == rule[name].tolist(), name
+        differing += tied[name].tolist() != other[name].tolist()
     assert differing > len(EVERY_MEASURE) / 2  # so the order does matter to these measures
 
 

@@ -84,7 +84,7 @@ def test_an_existing_checkpoint_is_kept_unless_told(inputs, first, tmp_path):
 
 
 def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
-    """NaN would otherwise end as a loss that is no number; and the words of another tokenizer are not the index's."""
+    """NaN would otherwise end as a NaN loss; and the words of another tokenizer do not match the index's."""
     words = learnable.vectors()
     word_vectors.save(words, tmp_path / "foreign", {"tokenizer": {"name": "spaces", "version": 1}})
     words.matrix[3] = np.nan
@@ -117,7 +117,7 @@ def test_wrong_options(inputs, tmp_path, options, message):
 
 
 def test_selecting_features(inputs, tmp_path, capsys):
-    """Every feature is trained with alone, then the others beside the best; the last model is the checkpoint."""
+    """Trains with each feature alone, then with the best and each other; the last model is the checkpoint."""
     names, short = ["overlap_text", "bm25_title", "jaccard_abstract"], "--epochs 1 --pairs-per-query 4"
     run(inputs, tmp_path / "made", f"--select-lexical-features 2 --lexical-features {' '.join(names)} {short}")
     chosen = read_config(tmp_path / "made")["config"]["lexical_features"]
