@@ -2,58 +2,28 @@
 
 import json
 import re
+from dataclasses import make_dataclass
+from pathlib import Path
 
 import pytest
 
 from rerank_plugin import search, train
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import read_run
-from rerank_plugin.retrieval.register import FIRST_STAGES, FirstStageEntry, configure, known_forms
+from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
+from rerank_plugin.retrieval.register import FIRST_STAGES, FirstStageEntry, configure, entry_of, known_forms
 from tests.training.commanded import always
 from tests.training.conftest import inputs  # noqa: F401
 
-SOURCE = '''
-"""The newest documents: the last rows of the index."""
-
-from dataclasses import dataclass, field
-
-import numpy as np
-
-from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.retrieval.register import FirstStageEntry
-
-
-@dataclass(frozen=True)
-class NewestConfig:
-    name: str = field(default="newest", init=False)
-    most: str
-
-    def open(self, index):
-        return Newest(index.forward, int(self.most))
-
-
-class Newest:
-    name = "newest"
-
-    def __init__(self, forward, most):
-        self.forward, self.most = forward, most
-
-    def search(self, query, depth):
-        rows = np.arange(len(self.forward))[::-1][: min(depth, self.most)]
-        return Candidates(self.forward, rows, rows.astype(np.float32))
-
-
-ENTRY = FirstStageEntry("newest", NewestConfig, "the newest documents", "most")
-NO_ENTRY = "newest"
-'''
+SOURCE = Path(__file__).parent / "plugin_package/word_overlap/newest.py"
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """A distribution as pip leaves it: a module and its dist-info, whose entry points may be given."""
 
-    def install(entry_points="newest = newest_stage:ENTRY"):
-        (tmp_path / "newest_stage.py").write_text(SOURCE)
+    def install(entry_points="newest = newest_stage:NEWEST"):
+        (tmp_path / "newest_stage.py").write_text(f"{SOURCE.read_text()}\nNO_ENTRY = 'newest'\n")
         information = tmp_path / "newest_stage-1.0.dist-info"
         information.mkdir()
         (information / "METADATA").write_text("Metadata-Version: 2.1\nName: newest-stage\nVersion: 1.0\n")
@@ -110,10 +80,10 @@ def test_listing_loads_nothing_of_another_package(installed):
 @pytest.mark.parametrize(
     "entry_points, spec, said",
     [
-        ("newest = newest_stage:ENTRY", "newest", "unknown"),
-        ("newest = newest_stage:ENTRY", "newest:", "needs most: newest:MOST"),
+        ("newest = newest_stage:NEWEST", "newest", "unknown"),
+        ("newest = newest_stage:NEWEST", "newest:", "needs most: newest:MOST"),
         ("newest = newest_stage:NO_ENTRY", "newest:3", "newest_stage:NO_ENTRY, but that is not a FirstStageEntry"),
-        ("oldest = newest_stage:ENTRY", "oldest:3", "that is the entry of a first stage named 'newest'"),
+        ("oldest = newest_stage:NEWEST", "oldest:3", "that is the entry of a first stage named 'newest'"),
         ("newest = newest_stage:GONE", "newest:3", "GONE"),
     ],
 )
@@ -124,15 +94,25 @@ def test_what_cannot_be_configured_is_named(installed, entry_points, spec, said)
 
 
 def test_what_an_entry_lacks_is_said_when_it_is_made():
-    config = configure("bm25")
-    for wrong, said in [
-        ({"name": "a:b"}, "a word without a colon"),
-        ({"config": str}, "no dataclass with open"),
+    for wrong, message in [
+        ({"fixed": {"name": "a:b"}}, "'a:b'; give it a default, a word without a colon"),
+        (
+            {"config": make_dataclass("Unnamed", [("name", str)], namespace={"open": print})},
+            "Unnamed: .* give it a def",
+        ),
+        ({"config": str}, "a dataclass with open.index., not <class 'str'>"),
         ({"argument": "checkpoint"}, "lacks the field checkpoint"),
-        ({"fixed": {"name": "old"}}, "has another name: 'old'"),
-        ({"depth_cuts": "all"}, "cannot cut 'all'"),
+        ({"fixed": {"other": 1}}, "lacks the field other"),
+        ({"depth_cuts": "all"}, "'bm25': the depth cannot cut 'all'"),
     ]:
-        with pytest.raises(ValueError, match=said):
-            FirstStageEntry(**{"name": "new", "config": type(config), "summary": "", "fixed": {"name": "new"}, **wrong})
+        with pytest.raises(ValueError, match=message):
+            FirstStageEntry(**{"config": LuceneConfig, "summary": "", **wrong})
     with pytest.raises(InputError, match="the name 'bm25' is taken by another first stage"):
-        FIRST_STAGES.add(FirstStageEntry("bm25", type(config), ""))
+        FIRST_STAGES.add(FirstStageEntry(LuceneConfig, ""))
+
+
+@pytest.mark.parametrize("spec", [*NAMES, "all", "newest:3"])
+def test_a_name_stands_once(installed, index, spec):
+    installed()
+    config = configure(spec)
+    assert entry_of(spec).name == config.name == config.open(index).name == spec.partition(":")[0]

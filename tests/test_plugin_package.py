@@ -1,4 +1,4 @@
-"""A package of others, installed with pip: its models are searched with, trained, encoded and measured like ours."""
+"""Another package, installed with pip: its models and its first stage are used like those of this package."""
 
 import json
 import shutil
@@ -84,6 +84,10 @@ def test_a_model_encodes_an_index_and_retrieves_from_it(command, searched, made)
     for query, ranked in found.items():
         assert again[query].scores == pytest.approx(ranked.scores, abs=1e-6)
     searched("--fuse", dense)
+
+
+def test_a_first_stage_is_searched_with(searched):
+    assert {len(ranked.doc_ids) for ranked in searched("--first-stage", "newest:3").values()} == {3}
 
 
 def test_a_model_is_measured(command, tmp_path):

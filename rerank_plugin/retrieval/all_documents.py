@@ -1,6 +1,6 @@
 """Every document of the index as a candidate of every query: full-collection ranking ([K] 4.2).
 
-There is no search, so no document is lost before re-ranking; the depth cuts the final ranking.
+Without a search no document is lost before re-ranking; the depth cuts the final ranking.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ import numpy as np
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import RANKING, FirstStageEntry, register
 
 
 @dataclass(frozen=True)
 class AllDocumentsConfig:
-    """All documents; there is nothing to choose."""
+    """All documents; it has no settings."""
 
     name: str = field(default="all", init=False)
 
-    def open(self, index) -> AllDocumentsStage:
+    def open(self, index: Index) -> AllDocumentsStage:
         return AllDocumentsStage(index.forward)
 
 
 class AllDocumentsStage:
     """Gives every query the same candidates: all rows in their order, with score 0."""
 
-    name = "all"
+    name = AllDocumentsConfig.name
 
-    def __init__(self, forward):
+    def __init__(self, forward: ForwardIndex):
         self.forward = forward
-        # One object serves all queries: what is gathered of it once need not be gathered again.
+        # One object for all queries: its words are gathered only once.
         self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward)))
 
     def search(self, query: Query, depth: int) -> Candidates:
@@ -39,4 +41,4 @@ class AllDocumentsStage:
         return self.candidates
 
 
-register(FirstStageEntry("all", AllDocumentsConfig, "every document with score 0", fusable=False, depth_cuts=RANKING))
+register(FirstStageEntry(AllDocumentsConfig, "every document with score 0", fusable=False, depth_cuts=RANKING))

@@ -272,6 +272,4 @@ class DenseStage:
         return 2 * roundings / (1 - roundings) * size
 
 
-register(
-    FirstStageEntry("dense", DenseConfig, "the best documents by this model's encodings of the index", "checkpoint")
-)
+register(FirstStageEntry(DenseConfig, "the best documents by this model's encodings of the index", "checkpoint"))

@@ -1,4 +1,4 @@
-"""Encodes the documents of an index with a model; builds approximate vector indexes and encodes judged queries."""
+"""Encodes the documents of an index with a model, builds approximate vector indexes, and encodes judged queries."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 
 
 class IndexEncoder:
-    """An index and the model of a checkpoint that encodes its documents.
+    """Encodes the documents of an index with the model of a checkpoint.
 
     Args:
         checkpoint: as in :class:`~rerank_plugin.retrieval.dense.DenseConfig`.
-        device: the torch device that documents are encoded on.
+        device: torch device of the model.
 
     Raises:
         InputError: the checkpoint cannot be read, or does not fit the index.
 
     Attributes:
-        size: E, the numbers of an encoding.
+        size: E, the dimension of an encoding.
     """
 
     def __init__(self, index: ForwardIndex, checkpoint: str | Path, device: str = "cpu"):
@@ -45,7 +45,7 @@ class IndexEncoder:
 
     @cached_property
     def key(self) -> str:
-        """The checksum of the model's weights, under which its encodings are kept."""
+        """The checksum of the model's weights, by which its encodings are stored."""
         from rerank_plugin.models.encoded_documents import encodings_key
 
         return encodings_key(self.index, self.model, self.builder.vocabulary)
@@ -64,30 +64,30 @@ class IndexEncoder:
         """Encode all documents, store the vectors, and return their folder. Overwriting replaces the whole folder.
 
         Args:
-            batch_size: how many documents are encoded at once; None for the device's default.
+            batch_size: documents encoded at once; None for the device's default.
             dtype: of the stored vectors, ``float32`` or ``float16``.
             progress: wraps the iteration over the rows, for a progress bar.
 
         Raises:
-            InputError: vectors are stored already and ``overwrite`` is false, or one is not finite.
+            InputError: vectors are stored already and ``overwrite`` is false, or an encoding is not finite.
         """
         from rerank_plugin.models.document_encodings import encode_index
 
-        log.info("encoding by %s", self._said())
+        log.info("encoding by %s", self._description())
         described = {"checkpoint": str(self.checkpoint)}
         return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
 
-    def _said(self) -> str:
-        """What encodes, and what for: an index may be encoded twice."""
+    def _description(self) -> str:
+        """The encoder and the purpose of its encodings: an index may be encoded by two."""
         if self.checkpoint == ENCODER:
-            return f"{ENCODER} as it is, for re-ranking and dense retrieval with it"
+            return f"the bundled {ENCODER}, for re-ranking and dense retrieval"
         if self.checkpoint == self.index.folder / ADAPTED:
             return f"{ENCODER} as adapted to this collection, for the hybrid"
         return str(self.checkpoint)
 
     @property
     def adapts(self) -> bool:
-        """Whether this is the bundled encoder, and the index large enough to adapt it to."""
+        """Whether this is the bundled encoder and the index has enough documents to adapt it to."""
         from rerank_plugin.models.ktrel.adaptation import FEWEST
 
         return self.checkpoint == ENCODER and len(self.index) >= FEWEST
@@ -95,38 +95,38 @@ class IndexEncoder:
     def adapted(
         self, seed: int = 42, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter
     ) -> IndexEncoder:
-        """The same with the encoder as adapted to the collection, a checkpoint in the index folder.
+        """The bundled encoder adapted to the collection, a checkpoint in the index folder.
 
-        It is made unless it is there already, and anew with ``overwrite``, where it cannot be read, or where the
-        bundled encoder is another by now. Encodings by the one before are removed.
+        An existing one is reused unless ``overwrite`` is set, it cannot be read, or the bundled encoder has changed.
+        Encodings by a replaced one are removed.
 
         Args:
             progress: wraps the iteration over pieces of documents, for a progress bar.
 
         Raises:
-            InputError: the encoder is not the bundled one, or the index is too small.
+            InputError: this encoder is not the bundled one, or the index is too small.
         """
         from rerank_plugin.models.ktrel.adaptation import adapt
         from rerank_plugin.models.register import checkpoint_folder
 
         if self.checkpoint != ENCODER:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
-        before, folder = self._found(), self.index.folder / ADAPTED
-        if before is not None and self._is_source_of(before) and not overwrite:
-            return before
+        existing, folder = self._existing_adapted(), self.index.folder / ADAPTED
+        if existing is not None and self._is_source_of(existing) and not overwrite:
+            return existing
         adapt(self.index, checkpoint_folder(ENCODER), folder, seed, progress=progress)
-        found = IndexEncoder(self.index, folder, self.device)
-        if before is not None and before.key != found.key:
-            shutil.rmtree(encodings_folder(self.index, before.key), ignore_errors=True)
-        return found
+        adapted = IndexEncoder(self.index, folder, self.device)
+        if existing is not None and existing.key != adapted.key:
+            shutil.rmtree(encodings_folder(self.index, existing.key), ignore_errors=True)
+        return adapted
 
     def is_adapted(self) -> bool:
-        """Whether this encoder's adaptation and the encodings by that are there."""
-        found = self._found()
-        return found is not None and self._is_source_of(found) and found.vectors() is not None
+        """Whether the index holds this encoder's adapted version and its encodings."""
+        adapted = self._existing_adapted()
+        return adapted is not None and self._is_source_of(adapted) and adapted.vectors() is not None
 
-    def _found(self) -> IndexEncoder | None:
-        """The adapted encoder that is there; None where there is none that can be read."""
+    def _existing_adapted(self) -> IndexEncoder | None:
+        """The adapted encoder in the index folder; None if it is missing or cannot be read."""
         try:
             return IndexEncoder(self.index, self.index.folder / ADAPTED, self.device)
         except InputError:
@@ -142,7 +142,7 @@ class IndexEncoder:
         """Build an approximate index of the stored vectors and return its folder.
 
         Raises:
-            InputError: no vectors are stored, or there is such an index already and ``overwrite`` is false.
+            InputError: no vectors are stored, or the index exists and ``overwrite`` is false.
         """
         vectors = self.vectors()
         if vectors is None:
@@ -153,7 +153,7 @@ class IndexEncoder:
         """Encode judged queries and store them; return their folder and their number.
 
         Args:
-            specs: of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.
+            specs: specs of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.
 
         Raises:
             InputError: a source cannot be read, or as in :func:`rerank_plugin.retrieval.neighbours.write_judged`.

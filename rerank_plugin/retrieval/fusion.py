@@ -1,13 +1,12 @@
-"""Fusing ranked lists of one query: reciprocal ranks, or interpolated scores.
+"""Fusion of ranked lists of one query: reciprocal ranks, or interpolated scores.
 
 * ``rrf``: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009): ``sum of w / (k + rank)`` over the lists
   that hold the document, k = 60 and w = 1 in the paper.
-* ``linear``: ``sum of w * s``, s the document's score in the list, brought to [0, 1] by the list's own smallest and
-  largest score. A document that a list does not hold has its smallest score, 0. A list whose scores are all equal says
-  only which documents it found: they have 1.
+* ``linear``: ``sum of w * s``, s the document's score in the list after min-max normalization to [0, 1]. A document
+  that the list lacks has s = 0, the smallest. If all scores of a list are equal, its documents have s = 1.
 
-Sums are float64, in the order of the lists; scores that are ranked by are float32. Letters in shapes: L lists,
-n documents of one list, C documents in any of them.
+Sums are float64, in the order of the lists; the fused scores are float32. Letters in shapes: L lists, n documents of
+one list, C documents of all lists.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, lacking_words, setting
 
 RRF, LINEAR = "rrf", "linear"
@@ -31,7 +32,7 @@ DEPTH = 1000
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """Scores brought to [0, 1], float64 [n]; all 1 where they are equal."""
+    """Scores normalized to [0, 1], float64 [n]; all 1 if they are equal."""
     scores = np.asarray(scores, np.float64)
     if not len(scores):
         return scores
@@ -54,29 +55,36 @@ class Table(NamedTuple):
 
 
 def table(keys: Sequence[np.ndarray], scores: Sequence[np.ndarray], method: str, k: float = PAPER_K) -> Table:
-    """The table of one query, from each list's keys int64 [n], in rank order and unrepeated, and scores float32 [n]."""
+    """The table of one query, from each list's keys int64 [n], distinct and in rank order, and scores float32 [n]."""
     rows, places = np.unique(np.concatenate(keys), return_inverse=True)
     values = np.zeros((len(keys), len(rows)))
     start = 0
-    for number, one in enumerate(scores):
-        of_list = places[start : start + len(one)]
-        values[number, of_list] = 1.0 / (k + np.arange(1, len(one) + 1)) if method == RRF else min_max(one)
-        start += len(one)
+    for number, list_scores in enumerate(scores):
+        stop = start + len(list_scores)
+        ranks = np.arange(1, len(list_scores) + 1)
+        values[number, places[start:stop]] = 1.0 / (k + ranks) if method == RRF else min_max(list_scores)
+        start = stop
     return Table(rows, values)
 
 
 def fuse(
-    forward, found: Sequence[Candidates], weights: Sequence[float], depth: int, method: str = LINEAR, k: float = PAPER_K
+    forward: ForwardIndex,
+    lists: Sequence[Candidates],
+    weights: Sequence[float],
+    depth: int,
+    method: str = LINEAR,
+    k: float = PAPER_K,
 ) -> Candidates:
-    """The best ``depth`` of what several searches found, with a weight for each."""
-    fused = table([one.rows for one in found], [one.first_stage_scores for one in found], method, k)
+    """The best ``depth`` documents of several searches, fused with a weight for each."""
+    fused = table([found.rows for found in lists], [found.first_stage_scores for found in lists], method, k)
     return Candidates(forward, fused.keys, fused.scores(weights)).best(depth)
 
 
 def check(method: str, k: float) -> None:
-    """
+    """Check the parameters of a fusion.
+
     Raises:
-        InputError: an unknown method, or a k that gives no finite positive scores.
+        InputError: the method is unknown, or k is negative or not finite.
     """
     if method not in METHODS:
         raise InputError(f"unknown fusion '{method}'; known: {', '.join(METHODS)}")
@@ -85,12 +93,12 @@ def check(method: str, k: float) -> None:
 
 
 def lists_weights(method: str, weights: Sequence[float] | None, lists: int) -> tuple[float, ...]:
-    """A weight for each list: those given, or (w, 1 - w) where one w is given for two lists.
+    """A weight for each list; a single w for two lists gives (w, 1 - w).
 
-    Without any, all lists weigh the same: 1 in reciprocal rank fusion, and 1 together in interpolation.
+    By default the weights are equal: 1 in reciprocal rank fusion, and 1 in sum in interpolation.
 
     Raises:
-        InputError: another number of weights, or one that is negative or not finite, or all are 0.
+        InputError: the number of weights differs from that of lists, a weight is negative or not finite, or all are 0.
     """
     if not weights:
         return (1.0 if method == RRF else 1.0 / lists,) * lists
@@ -98,12 +106,12 @@ def lists_weights(method: str, weights: Sequence[float] | None, lists: int) -> t
         return float(weights[0]), 1.0 - weights[0]
     if len(weights) != lists:
         raise InputError(
-            f"{len(weights)} fusion weights for {lists} ranked lists: give one for each, or for two lists the share of "
-            "the first, between 0 and 1"
+            f"{len(weights)} fusion weights for {lists} ranked lists: give one for each, or for two lists the first "
+            "list's, between 0 and 1"
         )
     if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise InputError(
-            f"fusion weights {' '.join(f'{one:g}' for one in weights)}: none may be negative, and not all 0"
+            f"fusion weights {' '.join(f'{weight:g}' for weight in weights)}: none may be negative, and not all 0"
         )
     return tuple(float(weight) for weight in weights)
 
@@ -113,7 +121,7 @@ class FusionConfig:
     """A first stage that fuses others.
 
     Attributes:
-        stages: configurations of the others.
+        stages: configurations of the fused first stages.
         weights: as :func:`lists_weights` gives them.
     """
 
@@ -126,7 +134,7 @@ class FusionConfig:
     )
     weights: tuple[float, ...] = setting(
         (),
-        "weights of the fused stages; of two, the first one's share is enough (default: equal)",
+        "weights of the fused stages; for two stages, the weight of the first is enough (default: equal)",
         option="fusion_weight",
         metavar="W",
     )
@@ -139,22 +147,22 @@ class FusionConfig:
         if self.fusion_depth < 0:
             raise InputError(f"the depth of a fusion is {self.fusion_depth}; it must be 0 or more")
 
-    def open(self, index) -> FusedStage:
+    def open(self, index: Index) -> FusedStage:
         return FusedStage(index.forward, [stage.open(index) for stage in self.stages], self)
 
 
 class FusedStage:
-    """Searches several first stages and fuses what they find. Safe to share between threads, as they are."""
+    """Searches several first stages and fuses their ranked lists. It is thread-safe."""
 
-    def __init__(self, forward, stages: Sequence[FirstStage], config: FusionConfig):
+    def __init__(self, forward: ForwardIndex, stages: Sequence[FirstStage], config: FusionConfig):
         self.forward, self.stages, self.config, self.name = forward, stages, config, config.name
         self.filters = all(map(can_filter, stages))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents, by float32 score, then by decreasing document id."""
-        reach = self.config.fusion_depth or max(len(self.forward), 1)
-        found = [stage.search(query, reach) for stage in self.stages]
-        return fuse(self.forward, found, self.config.weights, depth, self.config.method, self.config.k)
+        fusion_depth = self.config.fusion_depth or max(len(self.forward), 1)
+        lists = [stage.search(query, fusion_depth) for stage in self.stages]
+        return fuse(self.forward, lists, self.config.weights, depth, self.config.method, self.config.k)
 
     def lacking_words(self, query: Query) -> list[str]:
         return [name for stage in self.stages for name in lacking_words(stage, query)]

@@ -14,6 +14,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.files.runs import RankedList, read_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import FirstStageEntry, register
 
 log = logging.getLogger(__name__)
@@ -21,25 +22,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run as a first stage; ``run`` is the TREC run file."""
+    """A run as a first stage; ``run`` is a TREC run file."""
 
     name: str = field(default="run", init=False)
     run: str
 
-    def open(self, index) -> GivenRun:
+    def open(self, index: Index) -> GivenRun:
         return GivenRun(read_run(self.run), index.forward, self.run)
 
 
 class GivenRun:
-    """Gives the documents of a run with their scores and in their order; none for a query that the run lacks.
+    """Gives the documents of a run, with their scores and in their order; none for a query that the run lacks.
 
     Args:
         run: the ranked lists by query id.
-        path: of the run, for messages.
+        path: the run file, for messages.
         rows_of: maps document ids to rows; by default ``index.rows``.
     """
 
-    name = "run"
+    name = RunConfig.name
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class GivenRun:
         if query.id not in self.run:
             return Candidates(self.forward, [], [])
         doc_ids, scores = self.run[query.id]
-        doc_ids, scores = doc_ids[:depth], scores[:depth].copy()  # a view would keep all that is below the depth
+        doc_ids, scores = doc_ids[:depth], scores[:depth].copy()  # a view would keep the whole list in memory
         rows = self.rows_of(doc_ids)
         if len(unknown := np.flatnonzero(rows < 0)):
             raise InputError(
@@ -65,17 +66,17 @@ class GivenRun:
         return Candidates(self.forward, rows, scores)
 
     def below(self, queries: Iterable[Query], depth: int) -> tuple[int, int]:
-        """How many ranked documents of these queries are below the depth, and how many there are."""
+        """The number of documents ranked below the depth for these queries, and of all ranked documents."""
         lengths = [len(self.run[query.id].doc_ids) for query in queries if query.id in self.run]
         return sum(max(length - depth, 0) for length in lengths), sum(lengths)
 
 
 def warn_of_cut(name: str | Path, below: int, ranked: int, depth: int) -> None:
-    """Say that a run, or several, lose documents: whoever measures recall would not know."""
+    """Warn that documents of a run, or of several, are left out, which lowers recall."""
     if below:
         log.warning(
             "%s: %s of %s documents are below rank %d, the depth: left out", name, f"{below:,}", f"{ranked:,}", depth
         )
 
 
-register(FirstStageEntry("run", RunConfig, "the documents of a TREC run", "run", needs_query_id=True))
+register(FirstStageEntry(RunConfig, "the documents of a TREC run", "run", needs_query_id=True))

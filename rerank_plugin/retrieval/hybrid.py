@@ -161,9 +161,5 @@ def _adapted(index) -> DenseStage | None:
         return None
 
 
-register(FirstStageEntry(HYBRID, HybridConfig, "BM25 fused with the bundled encoder ktrel (English, biomedical)"))
-register(
-    FirstStageEntry(
-        HYBRID_RM3, HybridConfig, "the same and RM3", fixed={"name": HYBRID_RM3, "regularized": REGULARIZED_RM3}
-    )
-)
+register(FirstStageEntry(HybridConfig, "BM25 fused with the bundled encoder ktrel (English, biomedical)"))
+register(FirstStageEntry(HybridConfig, "the same and RM3", fixed={"name": HYBRID_RM3, "regularized": REGULARIZED_RM3}))

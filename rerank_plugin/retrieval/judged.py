@@ -1,4 +1,4 @@
-"""Judged documents: as the candidates of a query, and as a filter of the candidates of another first stage."""
+"""Judged documents as the candidates of a query, and as a filter of another first stage's candidates."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import (
     NOTHING,
     FirstStage,
@@ -21,6 +22,8 @@ from rerank_plugin.retrieval.register import (
     lacking_words,
     register,
 )
+
+NO_ROWS = np.zeros(0, np.int64)  # of a query without judgments
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ class JudgedConfig:
     name: str = field(default="judged", init=False)
     judgments: str
 
-    def open(self, index) -> JudgedDocuments:
+    def open(self, index: Index) -> JudgedDocuments:
         from rerank_plugin.corpora import judgments
 
         return JudgedDocuments(judgments(self.judgments), index.forward, self.judgments)
@@ -41,14 +44,17 @@ class JudgedConfig:
 def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[str, np.ndarray]:
     """The judged documents of each query as rows, by decreasing document id, int64 [n].
 
-    Documents that are not in the index are left out; one warning gives their number and the judgments' name.
+    Documents that are not in the index are left out with one warning.
+
+    Args:
+        name: of the judgments, for messages.
 
     Raises:
         InputError: the index has none of the documents.
     """
     doc_ids = sorted({document for judged in judgments.values() for document in judged}, reverse=True)
-    of_ids = index.rows(doc_ids)
-    missing = np.flatnonzero(of_ids < 0)
+    rows = index.rows(doc_ids)
+    missing = np.flatnonzero(rows < 0)
     if len(missing) == len(doc_ids):
         first = f", first '{doc_ids[0]}'" if doc_ids else ""
         raise InputError(
@@ -60,7 +66,7 @@ def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[st
             "%s: %d of %d judged documents are not in the index and are left out, as %s",
             name, len(missing), len(doc_ids), doc_ids[int(missing[0])],
         )  # fmt: skip
-    row_of = {id: row for id, row in zip(doc_ids, of_ids.tolist()) if row >= 0}
+    row_of = {id: row for id, row in zip(doc_ids, rows.tolist()) if row >= 0}
     return {
         query: np.array([row_of[id] for id in sorted(judged, reverse=True) if id in row_of], np.int64)
         for query, judged in judgments.items()
@@ -70,23 +76,23 @@ def judged_rows(judgments: Judgments, index: ForwardIndex, name: str) -> dict[st
 class JudgedDocuments:
     """Gives all judged documents of a query, of any grade, with score 0 and by decreasing document id ([D18] 5.1).
 
-    A query without judgments has no candidates. Arguments and errors are those of `judged_rows`.
+    A query without judgments has no candidates. Arguments and errors as in `judged_rows`.
     """
 
-    name = "judged"
+    name = JudgedConfig.name
 
     def __init__(self, judgments: Judgments, index: ForwardIndex, name: str):
         self.forward, self.rows = index, judged_rows(judgments, index, name)
 
     def search(self, query: Query, depth: int) -> Candidates:
         """All judged documents of the query, whatever the depth."""
-        rows = self.rows.get(query.id, [])
+        rows = self.rows.get(query.id, NO_ROWS)
         return Candidates(self.forward, rows, np.zeros(len(rows)))
 
 
 @dataclass(frozen=True)
 class JudgedOnlyConfig:
-    """Another first stage, of which only judged documents are kept; ``judgments`` is a spec as in `JudgedConfig`."""
+    """Another first stage, reduced to judged documents; ``judgments`` is a spec as in `JudgedConfig`."""
 
     first_stage: FirstStageConfig
     judgments: str
@@ -95,7 +101,7 @@ class JudgedOnlyConfig:
     def name(self) -> str:
         return self.first_stage.name
 
-    def open(self, index) -> JudgedOnly:
+    def open(self, index: Index) -> JudgedOnly:
         from rerank_plugin.corpora import judgments
 
         rows = judged_rows(judgments(self.judgments), index.forward, self.judgments)
@@ -103,16 +109,15 @@ class JudgedOnlyConfig:
 
 
 class JudgedOnly:
-    """Keeps those candidates of another first stage, cut at the depth, that are in the query's rows (`judged_rows`)."""
+    """Keeps the judged candidates (`judged_rows`) of another first stage, after the cut at the depth."""
 
     def __init__(self, first_stage: FirstStage, rows: Mapping[str, np.ndarray]):
         self.first_stage, self.name, self.rows = first_stage, first_stage.name, rows
         self.filters = can_filter(first_stage)
 
     def search(self, query: Query, depth: int) -> Candidates:
-        found = self.first_stage.search(query, depth)
-        kept = np.isin(found.rows, self.rows.get(query.id, []))
-        return Candidates(found.index, found.rows[kept], found.first_stage_scores[kept])
+        candidates = self.first_stage.search(query, depth)
+        return candidates.take(np.flatnonzero(np.isin(candidates.rows, self.rows.get(query.id, NO_ROWS))))
 
     def lacking_words(self, query: Query) -> list[str]:
         return lacking_words(self.first_stage, query)
@@ -120,7 +125,6 @@ class JudgedOnly:
 
 register(
     FirstStageEntry(
-        "judged",
         JudgedConfig,
         "the judged documents of each query, all of them, with score 0",
         "judgments",

@@ -1,7 +1,7 @@
 """Candidates from Lucene through Pyserini's Anserini: BM25, query likelihood and RM3, over one field.
 
-The number of calls from Python to Java does not depend on the depth: the hits are returned as one string of Lucene
-numbers and scores, and an array maps the numbers to rows of the forward index. External ids are not read.
+The number of calls from Python to Java does not depend on the depth: Java returns the hits as one string of Lucene
+document numbers and scores, and an array maps the numbers to rows of the forward index. External ids are not read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.lucene_reader import clauses, filter_query, without_stored_fields
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
@@ -23,12 +24,12 @@ from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 LUCENE_FIELDS = ("contents", "title", "abstract")
 BM25, QLD, RM3 = "bm25", "qld", "bm25+rm3"
 NAMES = (BM25, QLD, RM3)
-TIES = 64  # hits asked for beyond the cut; rarely do more have its score
+TIES = 64  # hits requested beyond the cut; more rarely tie with it
 
 
 @dataclass(frozen=True)
 class LuceneConfig:
-    """Retrieval by Lucene: ``bm25``, ``qld`` (query likelihood with Dirichlet smoothing) or ``bm25+rm3``."""
+    """Retrieval with Lucene: ``bm25``, ``qld`` (query likelihood with Dirichlet smoothing) or ``bm25+rm3``."""
 
     name: str = BM25
     field: str = setting("contents", "field to search: contents (title + abstract), title or abstract")
@@ -51,22 +52,22 @@ class LuceneConfig:
         if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
             raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
-    def open(self, index) -> LuceneFirstStage:
+    def open(self, index: Index) -> LuceneFirstStage:
         if self.field not in (known := index.lucene_fields):
             raise InputError(f"{index.lucene_folder} has no field '{self.field}'; it has {', '.join(known)}")
         return LuceneFirstStage(index, self)
 
 
 class LuceneFirstStage:
-    """Searches one Lucene index. It is thread-safe, as Lucene's searcher is, and Java runs without the GIL.
+    """Searches one Lucene index. It is thread-safe like Lucene's searcher; Java runs without the GIL.
 
     Raises:
-        InputError: the Lucene index cannot be opened, or is not the one that the forward index was made with.
+        InputError: the Lucene index cannot be opened, or does not match the forward index.
     """
 
     filters = True
 
-    def __init__(self, index, config: LuceneConfig):
+    def __init__(self, index: Index, config: LuceneConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.reader = index.open_lucene()
         self.searched = without_stored_fields(self.reader)
@@ -74,13 +75,13 @@ class LuceneFirstStage:
         self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
-        self._json = self._hits_writer()  # before there are threads, as pyjnius does not keep two from mixing calls up
+        self._json = self._hits_writer()  # before threads start: its setup is not thread-safe in pyjnius
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
-        self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit, places of number and score
+        self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit; columns of number and score
 
     def _new_searcher(self):
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
-        searcher.setMaxClauseCount(1 << 16)  # a pasted abstract is a query, too
+        searcher.setMaxClauseCount(1 << 16)  # a query may be a whole abstract
         if self.config.name == QLD:
             similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(self.config.mu)
         else:
@@ -91,7 +92,7 @@ class LuceneFirstStage:
         return searcher
 
     def configured(self, **settings) -> LuceneFirstStage:
-        """This first stage with other settings, over the same open reader, which is closed with this one.
+        """This first stage with other settings; it shares the open reader, which this one closes.
 
         Raises:
             InputError: as in :class:`LuceneConfig`, or the index has no such field.
@@ -99,10 +100,10 @@ class LuceneFirstStage:
         config = replace(self.config, **settings)
         if config.field not in (known := self.index.lucene_fields):
             raise InputError(f"the index has no field '{config.field}'; it has {', '.join(known)}")
-        other = copy(self)
-        other.config = config
-        other.searcher = other._new_searcher()
-        return other
+        configured = copy(self)
+        configured.config = config
+        configured.searcher = configured._new_searcher()
+        return configured
 
     def _hits_writer(self):
         """A Jackson mapper that writes a hit as an array of numbers."""
@@ -116,23 +117,23 @@ class LuceneFirstStage:
         return mapper
 
     def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lucene numbers int64 [C] and scores float32 [C] of the top hits, in one call to Java."""
-        found = self.searcher.search(query, depth)  # not as an argument: while it runs, another thread binds the method
-        text = self._json.writeValueAsString(found)
-        start = text.rfind("[[")  # the only array of arrays that holds no other
+        """Lucene numbers int64 [C] and scores float32 [C] of the top hits, by one search in Java."""
+        hits = self.searcher.search(query, depth)  # not as an argument: while it runs, another thread binds the method
+        text = self._json.writeValueAsString(hits)
+        start = text.rfind("[[")  # the innermost array of arrays
         numbers = text[start + 2 : text.find("]]", start)].replace("],[", ",")
-        if start < 0 or '"' in numbers:  # no hits: what was found is the count of hits and its relation
+        if start < 0 or '"' in numbers:  # no hits: the text holds only their count and its relation
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         width, columns = self._hit_shape
         table = np.fromstring(numbers, np.float64, sep=",").reshape(-1, width)
         return table[:, columns[0]].astype(np.int64), table[:, columns[1]].astype(np.float32)
 
     def search(self, query: Query, depth: int) -> Candidates:
-        """The best ``depth`` documents that fit the query's filter.
+        """The best ``depth`` documents that match the query's filter.
 
         The text is analyzed but not parsed: AND, quotes and slashes are plain text.
         """
-        text, words, kept = self._read(query)
+        text, words, filter = self._read(query)
         if self.config.name != RM3:
             return self._best(self._hits, words, depth)
         config = self.config
@@ -141,18 +142,18 @@ class LuceneFirstStage:
         by_score_then_id = java_class("org.apache.lucene.search.Sort")(sort_field.FIELD_SCORE, by_id)
         feedback = self.searcher.search(words, config.rm3_documents, by_score_then_id, True)
         tokens = self._tokens(text)
-        search = self._expanded(words, text, tokens, kept, feedback, config.rm3_terms, config.rm3_weight)
+        search = self._expanded(words, text, tokens, filter, feedback, config.rm3_terms, config.rm3_weight)
         return self._best(search, words, depth)
 
     def search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
-        """As `search` with ``bm25+rm3``, but expanded from documents that any search ranked, and by the query's length.
+        """As `search` with ``bm25+rm3``, but with any search's feedback documents and a weight by the query's length.
 
         Args:
-            feedback: the documents; those without a score above 0 do not count.
+            feedback: the feedback documents; those without a positive score are ignored.
             terms: number of expansion terms.
-            even: number of query words at which query and expansion weigh the same: a query of n has n / (n + even).
+            even: number of query words with which query and expansion weigh the same: n words weigh n / (n + even).
         """
-        text, words, kept = self._read(query)
+        text, words, filter = self._read(query)
         tokens = self._tokens(text)
         scores = feedback.first_stage_scores[feedback.first_stage_scores > 0]
         if not (tokens.size() and len(scores)):
@@ -160,20 +161,20 @@ class LuceneFirstStage:
         hit, total = (java_class(f"org.apache.lucene.search.{name}") for name in ("ScoreDoc", "TotalHits"))
         relation = java_class("org.apache.lucene.search.TotalHits$Relation").EQUAL_TO
         numbers = self.forward.lucene_numbers[feedback.rows[: len(scores)]].tolist()
-        hits = [hit(*one) for one in zip(numbers, scores.tolist())]
+        hits = [hit(number, score) for number, score in zip(numbers, scores.tolist())]
         top = java_class("org.apache.lucene.search.TopDocs")(total(len(hits), relation), hits)
         weight = tokens.size() / (tokens.size() + even)
-        return self._best(self._expanded(words, text, tokens, kept, top, terms, weight), words, depth)
+        return self._best(self._expanded(words, text, tokens, filter, top, terms, weight), words, depth)
 
     def _read(self, query: Query):
-        """A query's text, and the Lucene queries of its words and of its filter, which is None for none."""
-        text = query.text.encode(errors="replace").decode()  # a terminal may pass on half a character
+        """A query's text, and the Lucene queries of its words and of its filter, None without a filter."""
+        text = query.text.encode(errors="replace").decode()  # a terminal may pass half a character
         words = self.generator.buildQuery(self.config.field, self.analyzer, text)
         if query.filter is None:
             return text, words, None
         self.index.check_filter(query.filter)
-        kept = filter_query(query.filter)
-        return text, clauses((words, "MUST"), (kept, "FILTER")), kept
+        filter = filter_query(query.filter)
+        return text, clauses((words, "MUST"), (filter, "FILTER")), filter
 
     def _tokens(self, text: str):
         return java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
@@ -181,20 +182,20 @@ class LuceneFirstStage:
     def _best(self, search, words, depth: int) -> Candidates:
         """The best ``depth`` documents of a search.
 
-        Lucene breaks ties by its own numbers, so all documents with the score at the cut are fetched before the cut:
-        a quarter to a half of the queries to real collections have some there.
+        Lucene breaks ties by document number, so all documents that tie at the cut are fetched before the cut; a
+        quarter to a half of the queries to real collections have such ties.
         """
-        reach = depth + TIES
+        hits = depth + TIES
         while True:
-            numbers, scores = search(words, reach)
-            if len(scores) < reach or scores[depth - 1] != scores[-1]:
+            numbers, scores = search(words, hits)
+            if len(scores) < hits or scores[depth - 1] != scores[-1]:
                 return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
-            reach *= 4
+            hits *= 4
 
-    def _expanded(self, words, text: str, tokens, kept, feedback, terms: int, weight: float):
-        """A search of the query expanded by RM3 ([K] 4.3) from Lucene's hits ``feedback``, by Anserini.
+    def _expanded(self, words, text: str, tokens, filter, feedback, terms: int, weight: float):
+        """A search with the query expanded by Anserini's RM3 ([K] 4.3) from the Lucene hits ``feedback``.
 
-        The filter ``kept``, None for none, holds for what is found.
+        ``filter`` is a Lucene query that the hits must match, or None.
         """
         if not tokens.size():
             return self._hits
@@ -206,9 +207,9 @@ class LuceneFirstStage:
         def search(_, depth: int) -> tuple[np.ndarray, np.ndarray]:
             arguments = java_class("io.anserini.search.SearchCollection$Args")()
             arguments.hits = depth
-            arguments.arbitraryScoreTieBreak = True  # ties are ours to break
+            arguments.arbitraryScoreTieBreak = True  # `_best` breaks ties
             context = java_class("io.anserini.rerank.RerankerContext")(
-                self.searcher, None, words, None, text, tokens, kept, arguments
+                self.searcher, None, words, None, text, tokens, filter, arguments
             )
             expanded = rm3.rerank(documents, context)
             return np.asarray(expanded.lucene_docids, np.int64), np.asarray(expanded.scores, np.float32)
@@ -220,9 +221,6 @@ class LuceneFirstStage:
         self.reader.close()
 
 
-for _name, _summary in (
-    (BM25, "BM25 by Lucene"),
-    (QLD, "query likelihood by Lucene"),
-    (RM3, "BM25 with the query expanded by RM3"),
-):
-    register(FirstStageEntry(_name, LuceneConfig, _summary, fixed={"name": _name}))
+register(FirstStageEntry(LuceneConfig, "BM25 by Lucene", fixed={"name": BM25}))
+register(FirstStageEntry(LuceneConfig, "query likelihood by Lucene", fixed={"name": QLD}))
+register(FirstStageEntry(LuceneConfig, "BM25 with the query expanded by RM3", fixed={"name": RM3}))

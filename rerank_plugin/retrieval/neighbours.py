@@ -239,7 +239,6 @@ class NeighboursStage:
 
 register(
     FirstStageEntry(
-        "neighbours",
         NeighboursConfig,
         "documents relevant to similar judged queries, which the index keeps encoded by this model",
         "checkpoint",

@@ -1,11 +1,11 @@
 """First stages: their protocol, their register entry, and the register that finds them by name.
 
-A first stage is named ``name`` or, where it takes an argument, ``name:ARGUMENT`` (``dense:checkpoints/ktrel``). To add
-one, end a module of this folder with ``register(FirstStageEntry(...))``, as
-:mod:`rerank_plugin.retrieval.all_documents` does. The modules are imported to print a command's help: import Java,
-torch and other heavy libraries where they are needed.
-Another package declares an entry point of the group ``rerank_plugin.first_stages`` with the entry's name, which points
-at a :class:`FirstStageEntry`.
+A first stage is named ``name`` or, if it takes an argument, ``name:ARGUMENT`` (``dense:checkpoints/ktrel``). The
+default of its configuration's field ``name`` is the only place of the name. To add a first stage, end a module of this
+folder with ``register(FirstStageEntry(...))``, as :mod:`rerank_plugin.retrieval.all_documents` does. A command's help
+imports these modules: import Java, torch and other heavy libraries where they are needed.
+Another package declares an entry point of the group ``rerank_plugin.first_stages`` with the first stage's name, which
+points at a :class:`FirstStageEntry`.
 """
 
 from __future__ import annotations
@@ -23,55 +23,59 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.candidates import Candidates
     from rerank_plugin.indexes.index_folder import Index
 
-# What the depth of a search cuts.
-CANDIDATES = "candidates"  # the first stage gives that many documents
-RANKING = "ranking"  # the first stage gives all it has; of the final ranking that many are written
-NOTHING = "nothing"  # the first stage gives all it has, and all are written
+# Values of `FirstStageEntry.depth_cuts`.
+CANDIDATES = "candidates"  # the first stage retrieves DEPTH documents
+RANKING = "ranking"  # the first stage gives all its documents; the top DEPTH of the final ranking are written
+NOTHING = "nothing"  # the first stage gives all its documents, and all are written
 
 
 class FirstStage(Protocol):
     """Retrieves the documents that a reranker scores. It must be thread-safe.
 
-    One that keeps to the filter of a query says so by an attribute ``filters`` that is true.
+    A first stage that applies the filter of a query has an attribute ``filters`` that is true. A method
+    ``lacking_words(query)`` is optional, too (:func:`lacking_words`).
     """
 
-    name: str
+    name: str  # of its configuration
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The candidates of a query, by float32 score descending, ties by decreasing document id.
 
-        There are at most ``depth`` of them if the entry's ``depth_cuts`` is `CANDIDATES`.
+        At most ``depth`` if the entry's ``depth_cuts`` is `CANDIDATES`.
         """
         ...
 
 
 def can_filter(stage: FirstStage) -> bool:
-    """Whether a first stage keeps to the filter of a query."""
-    return bool(getattr(stage, "filters", False))  # those of other packages may not know of filters
+    """Whether a first stage applies the filter of a query."""
+    return bool(getattr(stage, "filters", False))  # optional: a first stage of another package may lack it
 
 
 def check_filter(stage: FirstStage, query: Query) -> None:
-    """An `InputError` if the query has a filter, and the first stage does not keep to it."""
+    """Raise an `InputError` if the query has a filter that the first stage cannot apply."""
     if query.filter is not None and not can_filter(stage):
         raise InputError(
-            f"the first stage '{stage.name}' cannot filter ({query.filter}): take bm25, bm25+rm3, qld, "
+            f"the first stage '{stage.name}' cannot filter ({query.filter}): use bm25, bm25+rm3, qld, "
             "dense:CHECKPOINT or a fusion of these"
         )
 
 
 def lacking_words(stage: FirstStage, query: Query) -> list[str]:
-    """The names of the models in a first stage that know few of a query's words, by its method of this name."""
-    told = getattr(stage, "lacking_words", None)  # those of other packages may have none, as those of words alone
-    return [] if told is None else told(query)
+    """The names of a first stage's models that know few of a query's words, by its method of this name."""
+    method = getattr(stage, "lacking_words", None)  # optional: lexical first stages lack it
+    return [] if method is None else method(query)
 
 
 class FirstStageConfig(Protocol):
     """The configuration of a first stage: a frozen dataclass whose fields, JSON values, determine the candidates."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The first stage's name: a field with a default."""
+        ...
 
     def open(self, index: Index) -> FirstStage:
-        """The first stage over an index; an `InputError` if it cannot be used with this index."""
+        """The first stage over an index; an `InputError` if this index does not support it."""
         ...
 
 
@@ -80,17 +84,18 @@ class FirstStageEntry:
     """The register entry of a first stage.
 
     Attributes:
-        name: without a colon.
-        config: its configuration class, a :class:`FirstStageConfig`.
+        config: its configuration class, a :class:`FirstStageConfig`, whose field ``name`` has the name as default.
         summary: one line for the help.
         argument: the configuration field that takes ``ARGUMENT`` of ``name:ARGUMENT``; empty if there is no argument.
-        fixed: configuration fields whose values the name determines.
+        fixed: values of configuration fields; with a ``name`` among them, one class serves several first stages.
         fusable: whether its scores rank documents, so that it can be fused with others.
         depth_cuts: `CANDIDATES`, `RANKING` or `NOTHING`.
         needs_query_id: whether it looks up the query's id, which a free text does not have.
+
+    Raises:
+        ValueError: the configuration is not such a class, or the name or another attribute is invalid.
     """
 
-    name: str
     config: type
     summary: str
     argument: str = ""
@@ -100,22 +105,26 @@ class FirstStageEntry:
     needs_query_id: bool = False
 
     def __post_init__(self) -> None:
-        if not self.name or ":" in self.name or self.name.split() != [self.name]:
-            raise ValueError(f"a first stage cannot be called {self.name!r}: expected a word without a colon")
-        configuration = f"the configuration of the first stage '{self.name}'"
         if not (is_dataclass(self.config) and callable(getattr(self.config, "open", None))):
-            raise ValueError(f"{configuration} is no dataclass with open(index)")
-        defaults = {one.name: one.default for one in fields(self.config)}
-        if missing := {"name", self.argument or "name", *self.fixed} - defaults.keys():
-            raise ValueError(f"{configuration} lacks the field {', '.join(sorted(missing))}")
-        if (named := {**defaults, **self.fixed}["name"]) != self.name:
-            raise ValueError(f"{configuration} has another name: {named!r}")
+            raise ValueError(f"a first stage's configuration is a dataclass with open(index), not {self.config!r}")
+        required = {"name", *filter(None, [self.argument]), *self.fixed}
+        if missing := required - {declared.name for declared in fields(self.config)}:
+            raise ValueError(f"{self.config.__name__} lacks the field {', '.join(sorted(missing))}")
+        if not isinstance(self.name, str) or ":" in self.name or self.name.split() != [self.name]:
+            raise ValueError(
+                f"{self.config.__name__}: the field name is {self.name!r}; give it a default, a word without a colon"
+            )
         if self.depth_cuts not in (CANDIDATES, RANKING, NOTHING):
             raise ValueError(f"the first stage '{self.name}': the depth cannot cut '{self.depth_cuts}'")
 
     @property
+    def name(self) -> str:
+        """The name in ``fixed``, or else the default of the configuration's field."""
+        return self.fixed.get("name", getattr(self.config, "name", None))
+
+    @property
     def form(self) -> str:
-        """How it is named: ``bm25``, ``dense:CHECKPOINT``."""
+        """The form of the name on the command line: ``bm25``, ``dense:CHECKPOINT``."""
         return f"{self.name}:{self.argument.upper()}" if self.argument else self.name
 
 
@@ -124,7 +133,7 @@ register = FIRST_STAGES.add
 
 
 def known_forms() -> list[str]:
-    """How all first stages are named that are installed."""
+    """The forms of all installed first stages; of other packages' ones, the names."""
     return [entry.form for entry in FIRST_STAGES.ours()] + FIRST_STAGES.installed()
 
 
@@ -140,11 +149,11 @@ def configure(spec: str, options: Mapping[str, Any] | None = None) -> FirstStage
         options: values of settings by option name; other settings keep their defaults.
 
     Raises:
-        InputError: there is no such first stage, its argument is missing or not allowed, or a setting is wrong.
+        InputError: there is no such first stage, its argument is missing or not allowed, or a setting is invalid.
     """
     entry, argument = _parsed(spec)
-    given = {entry.argument: argument} if entry.argument else {}
-    return entry.config(**chosen(entry.config, options or {}), **given, **entry.fixed)
+    arguments = {entry.argument: argument} if entry.argument else {}
+    return entry.config(**chosen(entry.config, options or {}), **arguments, **entry.fixed)
 
 
 def _parsed(spec: str) -> tuple[FirstStageEntry, str]:

@@ -200,7 +200,7 @@ def test_feedback_documents_fit_too(encoded):
 def test_what_cannot_filter_says_so(dated, index):
     query = Query("q", "aspirin", Filter.of({"type": "Review"}))
     for config in (configure("all"), FusionConfig((LuceneConfig(), configure("all")))):
-        with pytest.raises(InputError, match=f"'{config.name}' cannot filter .type:review.: take bm25"):
+        with pytest.raises(InputError, match=f"'{config.name}' cannot filter .type:review.: use bm25"):
             from_first_stage(dated.first_stage(config), 10)(query)
     with pytest.raises(InputError, match="no document of .* has a type to filter by; usable filters: none"):
         index.first_stage(LuceneConfig()).search(query, 10)

@@ -1,4 +1,4 @@
-"""Two models that are registered as the package's entry points say; nothing heavy is imported here."""
+"""The entries of two models, which the package's entry points name; imports nothing heavy."""
 
 from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry
