@@ -1,8 +1,8 @@
 """Neural re-ranking for Pyserini/Lucene over PubMed-style literature.
 
-The names in ``__all__`` are the library's public interface (``docs/api.md``); everything else is internal. Each is
-imported when it is first used, so that importing the package costs nothing. The commands are
-``rerank-plugin index``, ``search``, ``train``, ``evaluate``, ``embed`` and others (``rerank-plugin --help``).
+The names in ``__all__`` are the library's public interface (``docs/api.md``); everything else is internal. They are
+lazily loaded, so importing the package is fast. The commands are ``rerank-plugin index``, ``search``, ``train``,
+``evaluate``, ``embed`` and others (``rerank-plugin --help``).
 """
 
 from importlib import import_module as _import_module
@@ -37,8 +37,8 @@ __all__ = sorted(_PUBLIC)
 def __getattr__(name: str) -> _Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_import_module(_PUBLIC[name]), name)
-    return found
+    value = globals()[name] = getattr(_import_module(_PUBLIC[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

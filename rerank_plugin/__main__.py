@@ -1,4 +1,4 @@
-"""The console script ``rerank-plugin``, and ``python -m rerank_plugin``: every command is a sub-command of it."""
+"""The console script ``rerank-plugin``, and ``python -m rerank_plugin``, with all commands as sub-commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from rerank_plugin import __version__
 from rerank_plugin import options as commandline
 
-COMMANDS = {  # by name: the module whose ``main`` it is, and what it does
+COMMANDS = {  # by name: the module with its ``main``, and a summary
     "bench": ("rerank_plugin.bench", "measure latency, throughput and memory of rerankers, fast paths against PyTorch"),
     "clicks": ("rerank_plugin.clicks.__main__", "make judgments from a click log, or simulate a log"),
     "distill": ("rerank_plugin.distill", "distil small models from a sentence encoder, without judgments"),
@@ -42,12 +42,12 @@ def main(argv: list[str] | None = None) -> None:
     ]
     parser = commandline.Parser(
         prog=commandline.called().rstrip(" ."),
-        description="Neural re-ranking for Pyserini/Lucene. Each command has a --help of its own.",
+        description="Neural re-ranking for Pyserini/Lucene. Each command has its own --help.",
         epilog="\n".join(["commands:", *rows]),
         formatter_class=commandline.HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rerank_plugin {__version__}")
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="what to do")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="command to run")
     if not argv:
         parser.print_help()
         return

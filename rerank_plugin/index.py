@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
@@ -12,10 +16,13 @@ from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.indexes.nearest import AnnConfig
 from rerank_plugin.retrieval.dense import ENCODER
 
+if TYPE_CHECKING:
+    from rerank_plugin.retrieval.encoding import IndexEncoder
+
 log = logging.getLogger(__name__)
 
 
-def arguments():
+def arguments() -> commandline.Parser:
     parser = commandline.parser(
         "index",
         "Index a corpus of titles and abstracts: a Lucene index (fields title, abstract, contents, with positions and\n"
@@ -31,25 +38,25 @@ def arguments():
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--corpus", help=f"corpus to index: {accepted(CORPUS)}")
-    lucene = "Anserini or Pyserini index that stores raw or contents, to read and to search in its place"
+    lucene = "existing Anserini or Pyserini index that stores raw or contents; it is searched where it is"
     mode.add_argument("--lucene", type=Path, metavar="FOLDER", help=lucene)
     parser.add_argument("--index", required=True, type=Path, help="index folder")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing index, encodings or statistics")
     mode.add_argument("--verify", action="store_true", help="check the files of an index against their checksums")
     encode = (
-        "encoder to encode the documents of an index with, or to resume with: ktrel (bundled), minilm, a checkpoint of "
-        "sevmos or ktrel, or a bi-encoder's folder of sentence-transformers or Hugging Face"
+        "encode the documents of an index, or resume, with: ktrel (bundled), minilm, a checkpoint of sevmos or ktrel, "
+        "or the folder of a bi-encoder of sentence-transformers or Hugging Face"
     )
     mode.add_argument("--encode", metavar="CHECKPOINT", help=encode)
     statistics = (
-        "checkpoint to write the statistics of an index into (document frequencies, mean lengths), as training does: "
-        "the library scores texts without an index by them"
+        "write the statistics of an index (document frequencies, mean lengths) into a checkpoint, as training does; "
+        "without an index, the library scores texts by them"
     )
     mode.add_argument("--statistics", type=Path, metavar="CHECKPOINT", help=statistics)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding").add_argument)
     ann = parser.add_argument_group("approximate search of encodings (search --first-stage dense:CHECKPOINT)")
-    build = "build this index of the vectors, too, or it alone where the vectors exist"
+    build = "also build an approximate index of the vectors; existing vectors are kept"
     ann.add_argument("--ann", choices=("ivf", "hnsw"), help=build)
     commandline.add_settings(ann, AnnConfig)
     return parser
@@ -58,11 +65,11 @@ def arguments():
 def _add_building_options(add) -> None:
     strict = "stop at the first duplicate id, empty document or unreadable record"
     add("--strict", action="store_true", help=strict)
-    stem = "stemmer of the words of the forward index; Lucene's fields stay as they are (default: none)"
+    stem = "stemmer of the forward index; Lucene's fields are not changed (default: none)"
     add("--stem", choices=("krovetz",), help=stem)
     knowledge = (
-        "compiled knowledge base (rerank-plugin knowledge compile) to annotate the documents with; KTRel reads its "
-        "concepts beside words"
+        "annotate the documents with this compiled knowledge base (rerank-plugin knowledge compile); KTRel reads the "
+        "concepts besides words"
     )
     add("--knowledge", type=Path, metavar="KB", help=knowledge)
     field = "key of the stored JSON object, or stored field, of {} in --lucene (default: the usual ones)"
@@ -77,12 +84,12 @@ def _add_encoding_options(add) -> None:
     add("--half", action="store_true", help="store vectors in half precision, in half the space")
     adapted = (
         "skip the second encoder of ktrel, which is adapted to the collection without judgments (words get vectors of "
-        "the documents that hold them) and with which search --first-stage hybrid ranks better"
+        "the documents that contain them) and improves search --first-stage hybrid"
     )
     add("--no-adapt", action="store_true", help=adapted)
     judged = (
-        "judged queries to encode, too, for search --first-stage neighbours:CHECKPOINT (queries and judgments, as "
-        "train takes them); may be repeated"
+        "also encode judged queries, for search --first-stage neighbours:CHECKPOINT (queries and judgments, as for "
+        "train); may be repeated"
     )
     add("--judged", action="append", default=[], metavar="QJ", help=judged)
 
@@ -100,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
     for name in ("title_field", "text_field"):
         if getattr(options, name) and not options.lucene:
-            parser.error(f"{commandline.flag(name)} is for an index that is there: give it with --lucene")
+            parser.error(f"{commandline.flag(name)} is for an existing Lucene index: give it with --lucene")
     parser.check_counts(options, "batch_size", "threads")
     if options.verify:
         verify(options)
@@ -114,7 +121,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--corpus or --lucene is required")
 
 
-def verify(options) -> None:
+def verify(options: Namespace) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.indexes import verification
     from rerank_plugin.indexes.index_folder import ADAPTED, Index
@@ -123,12 +130,12 @@ def verify(options) -> None:
     index = Index(options.index)
     files, adapted = verification.verify(index), index.folder / ADAPTED
     if adapted.is_dir() and IndexEncoder(index.forward, adapted).vectors() is None:
-        raise InputError(f"{adapted} is damaged, or was interrupted: delete that folder, and --encode {ENCODER} again")
+        raise InputError(f"{adapted} is damaged or incomplete: delete that folder, and --encode {ENCODER} again")
     print(f"{options.index}: all {files} files match their checksums")
 
 
-def build(options) -> None:
-    """Build an index of a corpus, or beside a Lucene index."""
+def build(options: Namespace) -> None:
+    """Build an index of a corpus, or a forward index beside a Lucene index."""
     from rerank_plugin.benchmark.machine import PeakMemory
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.indexes.building import build_beside, build_index
@@ -142,18 +149,17 @@ def build(options) -> None:
         annotator = Annotator(KnowledgeBase(options.knowledge), threads=options.threads)
     problems = Problems(strict=options.strict)
     started = time.monotonic()
-    how = {"overwrite": options.overwrite, "tokenizer": tokenizer(options.stem), "annotator": annotator}
 
-    def progress(items, total=None):
+    def progress(items: Iterable[Any], total: int | None = None) -> Iterator[Any]:
         return commandline.progress(items, "indexing", "documents", total=total)
 
+    shared: dict[str, Any] = {"overwrite": options.overwrite, "tokenizer": tokenizer(options.stem)}
+    shared |= {"annotator": annotator, "progress": progress}
     if options.lucene:
-        fields = options.title_field, options.text_field
-        report = build_beside(options.lucene, options.index, *fields, progress=progress, **how)
+        report = build_beside(options.lucene, options.index, options.title_field, options.text_field, **shared)
     else:
-        found = documents(options.corpus, problems)
-        threads = options.threads
-        report = build_index(found, options.index, options.corpus, problems, threads=threads, progress=progress, **how)
+        corpus = documents(options.corpus, problems)
+        report = build_index(corpus, options.index, options.corpus, problems, threads=options.threads, **shared)
     seconds = time.monotonic() - started
     for line in problems.summary(kept=False):
         log.warning("left out: %s", line)
@@ -167,32 +173,33 @@ def build(options) -> None:
     )
 
 
-def encode(options) -> None:
-    """Encode the documents of an index that is there, and make what is asked for beside the encodings.
+def encode(options: Namespace) -> None:
+    """Encode the documents of an index; build an approximate index and encode judged queries if requested.
 
-    Encodings that are there already stay where something beside them is asked for, or missing.
+    Existing encodings are kept if only these, or the adapted encoder, are missing or requested.
     """
     from rerank_plugin.indexes.index_folder import ADAPTED, Index
     from rerank_plugin.indexes.nearest import faiss_module
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     ann = None
-    if options.ann:  # what is wrong with it should not wait for all documents to be encoded
+    if options.ann:  # invalid options fail before all documents are encoded
         faiss_module()
         ann = commandline.configured(AnnConfig, options, kind=options.ann, seed=options.seed, threads=options.threads)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
     adapts, folder = encoder.adapts and not options.no_adapt, encoder.index.folder / ADAPTED
     if options.no_adapt and folder.is_dir():
-        log.warning("hybrid uses the existing %s; delete that folder to do without it", folder)
-    whole = encoder.vectors() is not None and (not adapts or encoder.is_adapted())
-    if whole and not (options.overwrite or ann or options.judged):
+        log.warning("hybrid uses the existing %s; delete that folder to use the bundled encoder", folder)
+    complete = encoder.vectors() is not None and (not adapts or encoder.is_adapted())
+    if complete and not (options.overwrite or ann or options.judged):
         raise InputError(
             f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"
         )
     if options.overwrite or encoder.vectors() is None:
         _encode_documents(encoder, options)
     if adapts:
-        adapted = encoder.adapted(options.seed, options.overwrite, _adapting)
+        adapting = partial(commandline.progress, description="adapting", unit="pieces")
+        adapted = encoder.adapted(options.seed, options.overwrite, adapting)
         if options.overwrite or adapted.vectors() is None:
             _encode_documents(adapted, options)
     if ann is not None:
@@ -205,12 +212,8 @@ def encode(options) -> None:
         print(f"{folder}: {count:,} judged queries")
 
 
-def _adapting(pieces):
-    return commandline.progress(pieces, "adapting", "pieces")
-
-
-def _encode_documents(encoder, options) -> None:
-    """Encode all documents, and say how long it took."""
+def _encode_documents(encoder: IndexEncoder, options: Namespace) -> None:
+    """Encode all documents, and print the time and the rate."""
     documents, started = len(encoder.index), time.monotonic()
     folder = encoder.encode(
         options.batch_size,
@@ -223,7 +226,7 @@ def _encode_documents(encoder, options) -> None:
     print(f"{folder}: {documents:,} documents, {encoder.size} numbers each, {rate}")
 
 
-def write_statistics(options) -> None:
+def write_statistics(options: Namespace) -> None:
     """Write the statistics of an index into a checkpoint."""
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.models import checkpoints

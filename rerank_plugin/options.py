@@ -1,6 +1,6 @@
-"""What all commands share: common options, options made from configurations, logging, and how an error ends a process.
+"""Shared by all commands: common options, options made from configurations, logging, and exit statuses.
 
-The help of a command shows the required options in its usage, then what most people need, then further groups.
+The help of a command shows the required options in its usage, then the most common options, then further groups.
 """
 
 from __future__ import annotations
@@ -13,55 +13,58 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.base.settings import chosen, settings
 
+if TYPE_CHECKING:
+    from rerank_plugin.retrieval.register import FirstStageConfig
+
 PACKAGE = Path(__file__).parent
 COMMON = "common options"
-COMMAND = re.compile(r"\brerank-plugin (?=[a-z])")  # before the name of a command, in all texts of this package
+COMMAND = re.compile(r"\brerank-plugin (?=[a-z])")  # precedes a command's name, in all texts of this package
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Keeps line breaks, shows the defaults that say something, and in the usage only what is required."""
+    """Keeps line breaks, hides empty defaults, and shows only required options in the usage."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        says_nothing = action.default in (None, [], "") or action.default is False
-        return action.help if says_nothing else super()._get_help_string(action)
+        is_empty = action.default in (None, [], "") or action.default is False
+        return action.help if is_empty else super()._get_help_string(action)
 
     def _format_usage(self, usage, actions, groups, prefix):
-        if prefix == "":  # of a command with subcommands, whose names it begins
+        if prefix == "":  # the common start of the subcommands' usages
             return super()._format_usage(usage, actions, groups, prefix)
         groups = [group for group in groups if group.required]
-        either = [action for group in groups for action in group._group_actions]
-        needed = [one for one in actions if one.required or not one.option_strings or one in either]
-        return super()._format_usage(usage, needed, groups, prefix).rstrip("\n") + " [options]\n\n"
+        of_groups = [action for group in groups for action in group._group_actions]
+        required = [action for action in actions if action.required or not action.option_strings or action in of_groups]
+        return super()._format_usage(usage, required, groups, prefix).rstrip("\n") + " [options]\n\n"
 
 
-class Once:
-    """An action of an option that has one value: given twice, either could be meant, so it is refused."""
+class NotRepeatable(argparse.Action):
+    """An action that refuses a repeated option: it is unclear which value is meant."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        if option_string and self in parser.given:
-            how = f"give its values after one {option_string}" if self.nargs == "+" else "give it once"
-            raise argparse.ArgumentError(self, f"is given twice: {how}")
-        parser.given.add(self)
+        if option_string and self in parser.parsed:
+            cure = f"give its values after one {option_string}" if self.nargs == "+" else "give it once"
+            raise argparse.ArgumentError(self, f"is given twice: {cure}")
+        parser.parsed.add(self)
         super().__call__(parser, namespace, values, option_string)
 
 
-class Store(Once, argparse._StoreAction):
+class StoreOnce(NotRepeatable, argparse._StoreAction):
     """One value, or the values after one name."""
 
 
-class Switch(Once, argparse.BooleanOptionalAction):
+class SwitchOnce(NotRepeatable, argparse.BooleanOptionalAction):
     """``--NAME`` or ``--no-NAME``."""
 
 
 class HelpAll(argparse.Action):
-    """``--help-all``: prints the help of all options, and ends."""
+    """``--help-all``: prints the help of all options and exits."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         parser._print_message(parser.full_help(), sys.stdout)
@@ -69,25 +72,25 @@ class HelpAll(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """Bad usage is one line on stderr and status 2, like any other bad input.
+    """Invalid usage prints one line on stderr and exits with status 2, like any other invalid input.
 
-    ``--help`` shows the options that are in no group, and the first paragraph of the description and of the examples;
-    ``--help-all`` shows everything. A command without groups of options has one help.
+    ``--help`` shows the options outside groups, and the first paragraphs of the description and of the examples;
+    ``--help-all`` shows everything. A command without groups of options has only ``--help``.
     """
 
-    def __init__(self, **how):
-        super().__init__(**how)
-        self.given: set[argparse.Action] = set()  # the options that were read
+    def __init__(self, **arguments: Any):
+        super().__init__(**arguments)
+        self.parsed: set[argparse.Action] = set()  # the options that were read
         for name in (None, "store"):
-            self.register("action", name, Store)
-        hidden = dict(dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+            self.register("action", name, StoreOnce)
+        hidden: dict[str, Any] = dict(dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         self.add_argument("--help-all", action=HelpAll, nargs=0, **hidden)
 
     def parse_known_args(self, args=None, namespace=None):
-        self.given = set()
+        self.parsed = set()
         return super().parse_known_args(args, namespace)
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         unknown = re.match("unrecognized arguments: (--[a-z-]+)", message)
         near = suggestion(unknown[1], self._option_string_actions) if unknown else ""
         self.exit(2, f"error: {message}{near} (see {self.prog} --help)\n")
@@ -104,11 +107,11 @@ class Parser(argparse.ArgumentParser):
 
     def full_help(self) -> str:
         """The help of all options."""
-        self._action_groups.sort(key=lambda group: group.title == COMMON)  # those of every command are last
+        self._action_groups.sort(key=lambda group: group.title == COMMON)  # the common options are last
         return super().format_help()
 
     def format_help(self) -> str:
-        """The help of what most people need."""
+        """The help of the most common options."""
         groups, texts = self._action_groups, (self.description, self.epilog)
         further = [group for group in groups if group not in (self._positionals, self._optionals)]
         if all(group.title == COMMON for group in further):
@@ -122,27 +125,28 @@ class Parser(argparse.ArgumentParser):
             self._action_groups, (self.description, self.epilog) = groups, texts
 
     def check_counts(self, options: argparse.Namespace, *names: str) -> None:
-        """Refuse numbers below 1 of the options with these names; those that are not given may be."""
+        """Refuse numbers below 1 as values of the named options; options that are not given may be None."""
         for name in names:
             value = getattr(options, name)
             if value is not None and (min(value) if isinstance(value, list) else value) < 1:
                 self.error(f"{flag(name)} must be at least 1")
 
-    def subcommand(self, kinds, name: str, help: str, description: str, example: str) -> Parser:
-        """The parser of one of several parts of the command, with the options every command takes."""
-        part = kinds.add_parser(name, help=help, description=description, epilog=example, formatter_class=HelpFormatter)
-        add_common_options(part)
-        return part
+    def subcommand(self, subparsers, name: str, help: str, description: str, example: str) -> Parser:
+        """The parser of a subcommand, with the options every command takes."""
+        texts = {"help": help, "description": description, "epilog": example}
+        subparser = subparsers.add_parser(name, formatter_class=HelpFormatter, **texts)
+        add_common_options(subparser)
+        return subparser
 
 
-def suggestion(given: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown value: the most similar known one, if one is similar."""
-    near = nearest(given, known)
+def suggestion(value: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown value: the most similar known value, if there is one."""
+    near = nearest(value, known)
     return f"; did you mean {near}?" if near else ""
 
 
 def called() -> str:
-    """What stands before the name of a command, as this process was called: ``python -m`` only for a module."""
+    """The text before a command's name, as this process was called: ``python -m`` only if a module was run."""
     program = Path(sys.argv[0])
     if PACKAGE not in program.parents:
         return "rerank-plugin "
@@ -150,22 +154,22 @@ def called() -> str:
 
 
 def as_called(text: str) -> str:
-    """A text that names commands as this one was called."""
+    """The text with its commands written as this process was called."""
     return COMMAND.sub(called(), text)
 
 
 def flag(name: str) -> str:
-    """The option whose value is the attribute ``name`` of the parsed options."""
+    """The command-line option of the attribute ``name`` of the parsed options."""
     return f"--{name.replace('_', '-')}"
 
 
 def parser(prog: str, description: str, epilog: str | None = None) -> Parser:
     """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
-    built = Parser(
+    command_parser = Parser(
         prog=as_called(f"rerank-plugin {prog}"), description=description, epilog=epilog, formatter_class=HelpFormatter
     )
-    add_common_options(built)
-    return built
+    add_common_options(command_parser)
+    return command_parser
 
 
 def add_common_options(to: argparse.ArgumentParser) -> None:
@@ -174,41 +178,46 @@ def add_common_options(to: argparse.ArgumentParser) -> None:
     common.add_argument("--verbose", action="store_true", help="log details to stderr")
 
 
-def parse(built: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    """The options of a command line; logging is set up as they ask."""
-    options = built.parse_args(argv)
+def parse(command_parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    """Parse a command line and set up logging."""
+    options = command_parser.parse_args(argv)
     set_up_logging(options.verbose)
     return options
 
 
 def add_settings(to, config: type, given_only: bool = False) -> None:
-    """An option for each setting of a configuration (:mod:`rerank_plugin.base.settings`).
+    """Add an option for each setting of a configuration (:mod:`rerank_plugin.base.settings`).
 
     Args:
         to: a parser or a group of its options.
-        given_only: whether options that are not given are None, because something else decides then.
+        given_only: whether options that are not given are None, for commands that take the defaults from elsewhere.
     """
     for setting, default in settings(config).values():
-        how: dict = {"metavar": setting.metavar, "type": setting.type or type(default), "choices": setting.choices}
+        kind = setting.type or type(default)
+        arguments: dict[str, Any] = {"metavar": setting.metavar, "type": kind, "choices": setting.choices}
         if isinstance(default, bool):
-            how = {"action": Switch}
+            arguments = {"action": SwitchOnce}
         elif isinstance(default, tuple):
-            how |= {"type": setting.type or float, "nargs": "+"}
+            arguments |= {"type": setting.type or float, "nargs": "+"}
         if not (given_only or setting.otherwise or isinstance(default, tuple)):
-            how["default"] = default
-        to.add_argument(flag(setting.option), help=setting.help, **how)
+            arguments["default"] = default
+        to.add_argument(flag(setting.option), help=setting.help, **arguments)
 
 
 def configured(config: type, options: argparse.Namespace, **more):
-    """The configuration by the options of its settings and by the fields ``more``; an `InputError` if it cannot be."""
+    """The configuration with the values of its options and of the fields ``more``.
+
+    Raises:
+        InputError: the values are invalid.
+    """
     return config(**chosen(config, vars(options)), **more)
 
 
 def add_first_stage_options(to: argparse.ArgumentParser, basic: bool = False) -> None:
-    """Options that choose a first stage and its settings, made from the register and the configurations.
+    """Add the options of first stages and their settings, made from the register and the configurations.
 
     Args:
-        basic: whether the help of what most people need has the name of the first stage.
+        basic: whether ``--help`` shows ``--first-stage``, not only ``--help-all``.
     """
     from rerank_plugin.retrieval.fusion import FusionConfig
     from rerank_plugin.retrieval.register import FIRST_STAGES
@@ -217,9 +226,9 @@ def add_first_stage_options(to: argparse.ArgumentParser, basic: bool = False) ->
     rows = [(entry.form, entry.summary) for entry in entries] + [(name, "of another package") for name in installed]
     width = max(len(name) for name, _ in rows)
     summaries = "\n".join(f"{name:<{width}}  {summary}" for name, summary in rows)
-    first = to.add_argument_group("first stage", summaries)
+    group = to.add_argument_group("first stage", summaries)
     names = ", ".join(name for name, _ in rows)
-    (to if basic else first).add_argument(
+    (to if basic else group).add_argument(
         "--first-stage", default="bm25", metavar="STAGE", help=f"source of the candidates: {names}"
     )
     for config in dict.fromkeys(entry.config for entry in entries):
@@ -227,16 +236,16 @@ def add_first_stage_options(to: argparse.ArgumentParser, basic: bool = False) ->
         add_settings(to.add_argument_group(f"settings of {forms}"), config)
     fusion = to.add_argument_group("fusion of first stages")
     fusable = ", ".join(entry.form for entry in entries if entry.fusable)
-    help = f"fuse --first-stage with this one ({fusable}); may be repeated"
+    help = f"fuse --first-stage with this first stage ({fusable}); may be repeated"
     fusion.add_argument("--fuse", action="append", default=[], metavar="STAGE", help=help)
     add_settings(fusion, FusionConfig)
 
 
-def first_stage_config(options: argparse.Namespace):
-    """The configuration of a command's first stage (:class:`rerank_plugin.retrieval.register.FirstStageConfig`).
+def first_stage_config(options: argparse.Namespace) -> FirstStageConfig:
+    """The configuration of a command's first stage.
 
     Raises:
-        InputError: an unknown stage, or options that none can have.
+        InputError: an unknown first stage, or invalid options.
     """
     from rerank_plugin.retrieval.fusion import FusionConfig
     from rerank_plugin.retrieval.register import configure, entry_of
@@ -244,28 +253,28 @@ def first_stage_config(options: argparse.Namespace):
     values = vars(options)
     if not options.fuse:
         if options.fusion_weight:
-            raise InputError("--fusion-weight is for several stages: name the others with --fuse")
+            raise InputError("--fusion-weight is for several first stages: name the others with --fuse")
         return configure(options.first_stage, values)
     names = [options.first_stage, *options.fuse]
     unranked = [name for name in names if not entry_of(name).fusable]
     if unranked:
-        raise InputError(f"--fuse takes searches: {', '.join(unranked)} ranks nothing that could be fused")
+        raise InputError(f"--fuse takes searches, but {', '.join(unranked)} ranks no documents: use bm25 or another")
     return configured(FusionConfig, options, stages=tuple(configure(name, values) for name in names))
 
 
-def named_values(given: Sequence[str]) -> dict[str, Any]:
-    """The values of ``--set NAME=VALUE``, as JSON reads them, or else as they are.
+def named_values(assignments: Sequence[str]) -> dict[str, Any]:
+    """The values of ``--set NAME=VALUE``, parsed as JSON, or plain text where that fails.
 
     Raises:
-        InputError: one is not NAME=VALUE, or a name is given twice.
+        InputError: an argument is not NAME=VALUE, or a name is given twice.
     """
     values: dict[str, Any] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
         if not equals or not name:
-            raise InputError(f"--set {one}: expected NAME=VALUE")
+            raise InputError(f"--set {assignment}: expected NAME=VALUE")
         if name in values:
-            raise InputError(f"--set {one}: {name} is given twice")
+            raise InputError(f"--set {assignment}: {name} is given twice")
         try:
             values[name] = json.loads(text)
         except ValueError:  # a word need not be quoted
@@ -274,10 +283,10 @@ def named_values(given: Sequence[str]) -> dict[str, Any]:
 
 
 def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:
-    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on bad input, 128 + N on a signal.
+    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on invalid input, 128 + N on signal N.
 
-    SIGTERM (docker stop, batch systems) and SIGHUP (a terminal that closes; unless it is ignored, as under nohup) end a
-    command as Ctrl-C does: what it began is tidied up.
+    SIGTERM (docker stop, batch systems) and SIGHUP (a closed terminal; unless ignored, as under nohup) end a command as
+    Ctrl-C does, with its clean-up.
     """
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
@@ -292,11 +301,11 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
         number = interrupt.args[0] if interrupt.args else signal.SIGINT
         print("interrupted", file=sys.stderr)
         sys.exit(128 + number)
-    except BrokenPipeError:  # the reader of a pipe (head, less) has gone: not our failure, but nothing more to say
+    except BrokenPipeError:  # the reader of the pipe (head, less) has exited: no error message
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
 def _end(number: int, frame) -> None:
-    """A signal's handler that ends the process as Ctrl-C does."""
+    """A signal handler that ends the process as Ctrl-C does."""
     raise KeyboardInterrupt(number)

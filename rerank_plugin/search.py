@@ -1,4 +1,4 @@
-"""``rerank-plugin search``: searches and re-ranks; a TREC run, or a list for one query."""
+"""``rerank-plugin search``: searches and re-ranks; writes a TREC run, or prints a list for one query."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ import logging
 import os
 import sys
 import time
+from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rerank_plugin.base.filters import Filter
+    from rerank_plugin.base.records import Query
+    from rerank_plugin.indexes.forward import ForwardIndex
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.ranking.pipeline import Pipeline, Ranking
+    from rerank_plugin.rerankers import Scorer
+    from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +45,7 @@ EXAMPLES = """examples:
       --judged-only qrels.txt --reranker checkpoints/pacrr --output reranked/"""
 
 
-def arguments():
+def arguments() -> commandline.Parser:
     parser = commandline.parser(
         "search",
         "Search an index: the first stage retrieves candidates, a reranker scores them, and the result is a TREC run\n"
@@ -40,15 +54,15 @@ def arguments():
     )
     add = parser.add_argument
     add("--index", type=Path, help="index folder")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
-    what.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
-    add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder where --run is one")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
+    mode.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
+    add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder if --run is a folder")
     add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
-    what.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
+    mode.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="TREC run to re-rank instead of searching, or a folder of runs")
     depth = (
-        "candidates of each query, or documents of --run; with all, every document is ranked and the top DEPTH written"
+        "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH written"
     )
     add("--depth", type=int, default=500, help=depth)
     add("--show", type=int, default=10, help="hits to print for --query")
@@ -57,33 +71,33 @@ def arguments():
     running = parser.add_argument_group("running")
     commandline.add_settings(running, RerankerOptions)
     add = running.add_argument
-    add("--threads", type=int, default=2, help="first-stage searches that run ahead of the scoring")
+    add("--threads", type=int, default=2, help="threads of first-stage searches, which run ahead of the scoring")
     add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
-    add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path, to compare them")
+    add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path")
     commandline.add_first_stage_options(parser, basic=True)
     return parser
 
 
 def _reranker_help() -> str:
-    """The forms of a reranker, and what those that come along are good for."""
+    """The forms of a reranker's name, and the bundled models with their purposes."""
     from rerank_plugin.models.register import MODELS
 
     bundled = "; ".join(f"{entry.name}: {entry.good_for}" for entry in MODELS.ours() if entry.good_for)
     return (
-        "NAME, NAME:CHECKPOINT, a checkpoint folder, ORG/NAME on the Hugging Face hub, or package.module:Class; these "
-        f"come trained: {bundled}. R@N re-ranks the best N only; given again, R re-ranks what the one before it ranked"
+        "NAME, NAME:CHECKPOINT, a checkpoint folder, ORG/NAME on the Hugging Face hub, or package.module:Class; "
+        f"bundled: {bundled}. R@N re-ranks the top N only; may be repeated: each R re-ranks the ranking before it"
     )
 
 
 def _add_candidate_options(add) -> None:
     filter = (
         "search only documents with this metadata: year:2015-2020, type:Review, journal, author, mesh, language or "
-        "retracted:no; may be repeated: different fields must all match, of one field any value"
+        "retracted:no; may be repeated: all fields must match, each by any of its values"
     )
     add("--filter", action="append", default=[], metavar="FIELD:VALUE", help=filter)
     add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
     add("--tag", help="run tag (default: the name of the reranker or of the first stage)")
-    resume = "resume an interrupted run of the same settings; finished runs are left unchanged"
+    resume = "resume an interrupted run with the same settings; finished runs are left unchanged"
     add("--resume", action="store_true", help=resume)
 
 
@@ -104,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         search_batch(options)
 
 
-def _check(parser, options) -> None:
+def _check(parser: commandline.Parser, options: Namespace) -> None:
     """Refuse options that need or exclude one another."""
     from rerank_plugin.retrieval.register import entry_of
 
@@ -120,28 +134,28 @@ def _check(parser, options) -> None:
         parser.error("--run needs --reranker or --judged-only")
     by_id = entry_of(options.first_stage).needs_query_id
     if options.query is not None and (by_id or options.judged_only):
-        parser.error("--query has no judgments, nor a run: give --queries, whose ids are looked up")
+        parser.error("--query has no judgments and no run: give --queries, whose ids are looked up")
     if options.run and by_id:
         parser.error(
-            f"--run is a first stage, as --first-stage {options.first_stage} is: to keep the judged documents of a "
-            "run, give --judged-only J instead"
+            f"--run replaces --first-stage {options.first_stage}: to keep the judged documents of a run, give "
+            "--judged-only J instead"
         )
     if options.run and options.filter:
-        parser.error("--filter is for searches, not for --run: the documents of a run are given")
+        parser.error("--filter is for searches, not for --run, whose documents are fixed")
     if options.run and options.fuse:
         parser.error("--fuse is for searches: to fuse a run, give --first-stage run:RUN instead of --run")
     parser.check_counts(options, "depth", "show", "batch_size", "threads", "queries_at_once")
 
 
-def _first_stage_config(options):
-    """The configuration of the search's first stage: a run where one is given."""
+def _first_stage_config(options: Namespace) -> FirstStageConfig:
+    """The configuration of the first stage, which is a run with ``--run``."""
     from rerank_plugin.retrieval.given_run import RunConfig
 
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
 
-def _pipeline(options, config):
-    """The pipeline of the options; ``config`` is of the first stage."""
+def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
+    """The pipeline of the options over the first stage of ``config``."""
     from rerank_plugin.ranking.cascade import Stage
     from rerank_plugin.ranking.pipeline import Pipeline
     from rerank_plugin.retrieval.judged import JudgedOnlyConfig
@@ -153,14 +167,14 @@ def _pipeline(options, config):
     return Pipeline(options.index, config, options.depth, stages, _filter(options), running)
 
 
-def _filter(options):
+def _filter(options: Namespace) -> Filter | None:
     from rerank_plugin.base.filters import Filter
 
     return Filter.parse(options.filter) if options.filter else None
 
 
-def _judged_rows(options, index):
-    """The rows of the documents with a judgment by query; None for all documents."""
+def _judged_rows(options: Namespace, index: ForwardIndex) -> dict[str, np.ndarray] | None:
+    """The rows of each query's judged documents, int64 [n]; None without ``--judged-only``."""
     if not options.judged_only:
         return None
     from rerank_plugin.corpora import judgments
@@ -169,8 +183,8 @@ def _judged_rows(options, index):
     return judged_rows(judgments(options.judged_only), index, options.judged_only)
 
 
-def search_batch(options) -> None:
-    """Write a run; whatever happens, finished queries are kept for --resume."""
+def search_batch(options: Namespace) -> None:
+    """Write a run; if interrupted, finished queries are kept for ``--resume``."""
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.outputs import check_free, is_stream
     from rerank_plugin.files.run_writer import RunWriter
@@ -178,8 +192,8 @@ def search_batch(options) -> None:
     from rerank_plugin.ranking.notes import NotesLog
 
     stages = (options.first_stage, *options.fuse)
-    read = [stage.removeprefix("run:") for stage in stages if stage.startswith("run:")]
-    check_not_read(options.output, [options.run, *read])
+    runs = [stage.removeprefix("run:") for stage in stages if stage.startswith("run:")]
+    check_not_read(options.output, [options.run, *runs])
     check_free(options.output, RUN, options.overwrite or options.resume)
     queries = read_queries(options.queries)
     config = _first_stage_config(options)
@@ -188,47 +202,49 @@ def search_batch(options) -> None:
     tag, settings = _tag(options, pipeline.scorer, config), _settings(options, config, pipeline.index)
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
         open_queries = [query for query in queries if not writer.complete and query.id not in writer.finished]
-        _say_finished(queries, open_queries)
+        _log_finished(queries, open_queries)
         NotesLog().log(open_queries, pipeline.first_stage, pipeline.scorer)
-        started, empty = time.monotonic(), []
+        started = time.monotonic()
+        empty: list[str] = []
         rankings = pipeline.rank_all(open_queries, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
             writer.write_ranked(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
             if not len(ranking.order):
                 empty.append(ranking.query.id)
-    _say_empty(empty)
+    _warn_of_empty(empty)
     seconds = time.monotonic() - started
     rate = len(open_queries) / max(seconds, 1e-9)
-    said = f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)"
-    print(said, file=sys.stderr if is_stream(options.output) else sys.stdout)  # not among the lines of a run
+    summary = f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)"
+    print(summary, file=sys.stderr if is_stream(options.output) else sys.stdout)  # not among the lines of a run
 
 
-def _warn_of_cut(options, first_stage, queries) -> None:
-    """Say how many documents of ``--run`` are left out."""
-    from rerank_plugin.retrieval.given_run import warn_of_cut
+def _warn_of_cut(options: Namespace, first_stage: FirstStage, queries: Sequence[Query]) -> None:
+    """Warn of the documents of ``--run`` below the depth."""
+    from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
     from rerank_plugin.retrieval.judged import JudgedOnly
 
-    given = first_stage.first_stage if isinstance(first_stage, JudgedOnly) else first_stage
-    if options.run:
-        warn_of_cut(given.path, *given.below(queries, options.depth), options.depth)
+    run = first_stage.first_stage if isinstance(first_stage, JudgedOnly) else first_stage
+    if options.run and isinstance(run, GivenRun):
+        below, ranked = run.below(queries, options.depth)
+        warn_of_cut(run.path, below, ranked, options.depth)
 
 
-def _say_finished(queries: list, open_queries: list) -> None:
+def _log_finished(queries: list[Query], open_queries: list[Query]) -> None:
     if len(open_queries) < len(queries):
         log.info("%d of %d queries were finished before", len(queries) - len(open_queries), len(queries))
 
 
-def _say_empty(query_ids: list[str], where: str = "") -> None:
+def _warn_of_empty(query_ids: list[str], prefix: str = "") -> None:
     if query_ids:
-        some = ", ".join(query_ids[:10]) + (", ..." if query_ids[10:] else "")
-        log.warning("%s%d queries found no document: %s", where, len(query_ids), some)
+        first_ids = ", ".join(query_ids[:10]) + (", ..." if query_ids[10:] else "")
+        log.warning("%s%d queries found no document: %s", prefix, len(query_ids), first_ids)
 
 
-def search_folder(options) -> None:
-    """Re-rank all runs of a folder, each into a file of its name, and score what they share only once.
+def search_folder(options: Namespace) -> None:
+    """Re-rank all runs of a folder into files of the same names; score each document of a query once for all runs.
 
-    Every file is written, and gone on with under --resume, as by a search for that run alone: query by query in a part
-    of its own, with the same settings. All get their names when the last query is done.
+    Each file is written and resumed as by a search for its run alone: query by query into a partial file, with the same
+    settings. All files get their names after the last query.
     """
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter
@@ -245,7 +261,7 @@ def search_folder(options) -> None:
         )
     if output.resolve() == options.run.resolve():
         raise InputError(
-            f"--output {output} is the folder of --run: its runs would be overwritten: name another folder"
+            f"--output {output} is the folder of --run, whose runs would be overwritten: name another folder"
         )
     paths = run_files(options.run)
     index = Index(options.index)
@@ -253,58 +269,57 @@ def search_folder(options) -> None:
     configs = [RunConfig(str(path)) for path in paths]
     reranker = _pipeline(options, configs[0]).scorer(index)
     reading = read_runs(paths, queries, index.forward, options.depth, _judged_rows(options, index.forward))
-    # Each gives the candidates of a query once, and then forgets them.
+    # Each source gives the candidates of a query once, and then frees them.
     runs = list(commandline.progress(reading, "reading", "runs", total=len(paths)))
     tag = _tag(options, reranker, configs[0])
-    without: list[list[str]] = [[] for _ in paths]
+    empty: list[list[str]] = [[] for _ in paths]
     with ExitStack() as files:
         writers = []
         for path, config in zip(paths, configs):
             settings = _settings(options, config, index)
             writer = RunWriter(output / path.name, tag, settings, options.resume, options.overwrite)
             writers.append(files.enter_context(writer))
-        # Killed between two lines, the runs differ in what is finished: each query is ranked for those that lack it.
-        places = {
-            query: [at for at, one in enumerate(writers) if not one.complete and query.id not in one.finished]
+        # An interruption leaves different queries finished in each run: a query is ranked for the runs that lack it.
+        lacking = {
+            query: [i for i, writer in enumerate(writers) if not writer.complete and query.id not in writer.finished]
             for query in queries
         }
-        open_queries = [query for query in queries if places[query]]
-        _say_finished(queries, open_queries)
+        open_queries = [query for query in queries if lacking[query]]
+        _log_finished(queries, open_queries)
         NotesLog().log(open_queries, None, reranker)
-        tasks = ((query, [runs[at](query) for at in places[query]]) for query in open_queries)
+        tasks = ((query, [runs[i](query) for i in lacking[query]]) for query in open_queries)
         rankings = zip(open_queries, rank_lists(tasks, reranker, options.queries_at_once))
-        for query, of_runs in commandline.progress(rankings, "re-ranking", "queries", total=len(open_queries)):
-            for at, ranking in zip(places[query], of_runs):
-                writers[at].write_ranked(query.id, ranking.doc_ids, ranking.ranked_scores)
+        for query, run_rankings in commandline.progress(rankings, "re-ranking", "queries", total=len(open_queries)):
+            for i, ranking in zip(lacking[query], run_rankings):
+                writers[i].write_ranked(query.id, ranking.doc_ids, ranking.ranked_scores)
                 if not len(ranking.order):
-                    without[at].append(query.id)
-    for path, missing in zip(paths, without):
-        _say_empty(missing, f"{path}: ")
+                    empty[i].append(query.id)
+    for path, query_ids in zip(paths, empty):
+        _warn_of_empty(query_ids, f"{path}: ")
     seconds = time.monotonic() - started
     print(f"{output}: {len(paths):,} runs of {len(queries):,} queries in {seconds:.1f} s")
 
 
-def _tag(options, reranker, config) -> str:
+def _tag(options: Namespace, reranker: Scorer | None, config: FirstStageConfig) -> str:
     name = reranker.name if reranker else "judged-only" if options.run else config.name
     return options.tag or name
 
 
-def _settings(options, config, index) -> dict:
-    """What a resumed run must have in common with its first part: the options, and what the files they name hold."""
+def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dict[str, Any]:
+    """Settings that a resumed run must share with its first part: options, and the contents of their files."""
     from rerank_plugin.files.fingerprints import fingerprints
     from rerank_plugin.ranking.cascade import Stage
 
     named = asdict(config) | {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
     if options.filter:
         named["filter"] = sorted(options.filter)
-    contents = fingerprints(named | {"reranker": [Stage.parse(one).reranker for one in options.reranker]})
-    same = {"index": str(options.index), "generation": index.build, "contents": contents}
-    return named | same | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
+    contents = fingerprints(named | {"reranker": [Stage.parse(spec).reranker for spec in options.reranker]})
+    searched = {"index": str(options.index), "generation": index.build, "contents": contents}
+    return named | searched | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
 
 
-def search_one(options) -> None:
-    """Print rank, score, first-stage rank, title, date and journal of the best documents for one query, and
-    mark those that are retracted."""
+def search_one(options: Namespace) -> None:
+    """Print the top documents for one query: rank, score, first-stage rank, title, journal, date, and retractions."""
     from rerank_plugin.corpora import Query
     from rerank_plugin.ranking.notes import NotesLog
 
@@ -315,43 +330,44 @@ def search_one(options) -> None:
     print_ranking(ranking, options.show, pipeline.index)
 
 
-def print_ranking(ranking, show: int, opened) -> None:
+def print_ranking(ranking: Ranking, show: int, index: Index) -> None:
+    """Print the top ``show`` documents of a ranking over an index."""
     if not len(ranking.order):
         print("no document matches the query")
         return
-    index = ranking.candidates.index
-    shown = ranking.order[:show]
-    titles = index.titles.take(ranking.candidates.rows[shown])
-    published = [""] * len(titles)
-    if index.published is not None:
-        published = index.published.take(ranking.candidates.rows[shown])
-    ids, retracted = ranking.doc_ids[:show], _retracted(opened, ranking.candidates.rows[shown])
+    forward = ranking.candidates.index
+    places = ranking.order[:show]
+    rows = ranking.candidates.rows[places]
+    titles = forward.titles.take(rows)
+    published = [""] * len(titles) if forward.published is None else forward.published.take(rows)
+    ids, retracted = ranking.doc_ids[:show], _retracted(index, rows)
     width = max(len("document"), *map(len, ids))
     print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
-    for place, (at, id, title, when, mark) in enumerate(zip(shown.tolist(), ids, titles, published, retracted), 1):
-        date, _, journal = when.partition("\t")
+    columns = zip(places.tolist(), ids, titles, published, retracted)
+    for rank, (place, id, title, publication, is_retracted) in enumerate(columns, 1):
+        date, _, journal = publication.partition("\t")
         source = ", ".join(filter(None, (journal, date)))
-        said = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
-        said = f"{_red('RETRACTED:')} {said}" if mark else said
-        print(f"{place:>4}  {ranking.scores[at]:>9.4f}  {at + 1:>11}  {id:<{width}}  {said}")
+        text = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
+        text = f"{_red('RETRACTED:')} {text}" if is_retracted else text
+        print(f"{rank:>4}  {ranking.scores[place]:>9.4f}  {place + 1:>11}  {id:<{width}}  {text}")
 
 
-def _retracted(index, rows) -> list[bool]:
-    """Whether each document of the rows is stored as retracted; starts Java only where one may be."""
-    having = index.description.get("lucene", {}).get("metadata")  # None of an index that somebody else built
-    if having is not None and not having.get("retracted"):
+def _retracted(index: Index, rows: np.ndarray) -> list[bool]:
+    """Whether each row's document is stored as retracted; starts Java only if the index may hold such documents."""
+    counts = index.description.get("lucene", {}).get("metadata")  # None for an index of another tool
+    if counts is not None and not counts.get("retracted"):
         return [False] * len(rows)
     from contextlib import closing
 
     from rerank_plugin.ranking.stored_documents import StoredDocuments
 
     with closing(StoredDocuments(index)) as stored:
-        found = [stored.as_indexed(int(row)) for row in rows]
-    return [bool(one and one.metadata and one.metadata.get("retracted")) for one in found]
+        documents = [stored.as_indexed(int(row)) for row in rows]
+    return [bool(document and document.metadata and document.metadata.get("retracted")) for document in documents]
 
 
 def _red(text: str) -> str:
-    """The text, in red on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    """The text, in red on a terminal unless NO_COLOR is set (https://no-color.org)."""
     return f"\033[31m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 

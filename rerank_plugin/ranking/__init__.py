@@ -1,1 +1,1 @@
-"""Ranking: candidates are scored and sorted, for one query or for several runs of the same queries."""
+"""Ranking: scores and sorts candidates, of one query or of several runs of the same queries."""

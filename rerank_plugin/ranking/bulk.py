@@ -7,8 +7,8 @@ Where the score of a document depends on its list, each run is re-ranked separat
 
 * Rerankers whose ``listwise`` is true compare the candidates with one another, for example ``wmd-title-top20``.
 * Models with the features ``first_stage`` or ``first_stage_share`` read first-stage scores, which differ between runs.
-  Other models read them only for a query of which they know no word. This is detected for each query while it is
-  scored, for any reranker.
+  Other models read them only for a query without known words. This is detected for each query during scoring, for any
+  reranker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rerank_plugin.retrieval.judged import JudgedOnly
 
 log = logging.getLogger(__name__)
 
-PIECE = 512  # documents of a query that are scored at once, about as many as a search has: no union takes more memory
+PIECE = 512  # documents of a query scored at once, about the depth of a search: bounds the memory of large pools
 
 
 def read_runs(
@@ -44,47 +44,50 @@ def read_runs(
 ) -> Iterator[CandidateSource]:
     """Read runs and yield the candidate source of each; a source gives the candidates of each query only once.
 
-    A source holds 12 bytes for each candidate. Documents below the depth are counted in a warning after the last run.
+    A source holds 12 bytes for each candidate. A warning after the last run counts the documents below the depth.
 
     Args:
-        depth: the most documents that are read for each query of a run.
-        judged: rows by query id (`judged_rows`); if given, other documents are left out after the cut at ``depth``.
+        depth: the most documents read for each query of a run.
+        judged: rows by query id (`judged_rows`); if given, unjudged documents are left out after the cut at ``depth``.
 
     Raises:
         InputError: a run is malformed, or names documents that are not in the index.
     """
-    known: dict[str, int] = {}
-    cut = np.zeros(2, np.int64)
+    rows: dict[str, int] = {}  # by document id
+    below = ranked = 0
 
     def rows_of(doc_ids: Sequence[str]) -> np.ndarray:  # runs share documents: each is looked up once
-        new = list(set(doc_ids) - known.keys())
-        known.update(zip(new, index.rows(new).tolist()))
-        return np.fromiter(map(known.__getitem__, doc_ids), np.int64, len(doc_ids))
+        new = list(set(doc_ids) - rows.keys())
+        rows.update(zip(new, index.rows(new).tolist()))
+        return np.fromiter(map(rows.__getitem__, doc_ids), np.int64, len(doc_ids))
+
+    def source_of(candidates: dict[str, Candidates]) -> CandidateSource:
+        return lambda query: candidates.pop(query.id, Candidates(index, [], []))
 
     for path in paths:
         run = read_run(path)
         given = GivenRun(run, index, path, rows_of)
-        cut += given.below(queries, depth)
+        below_in_run, ranked_in_run = given.below(queries, depth)
+        below, ranked = below + below_in_run, ranked + ranked_in_run
         first_stage = given if judged is None else JudgedOnly(given, judged)
-        found = {query.id: first_stage.search(query, depth) for query in queries if query.id in run}
-        yield lambda query, found=found: found.pop(query.id, Candidates(index, [], []))
-    warn_of_cut("the runs", *cut.tolist(), depth)
+        yield source_of({query.id: first_stage.search(query, depth) for query in queries if query.id in run})
+    warn_of_cut("the runs", below, ranked, depth)
 
 
 class SharedCandidates(Candidates):
     """The distinct candidates of several lists, with the first-stage scores of the first list that holds a document.
 
     Attributes:
-        asked: whether the first-stage scores have been read: then scores are not valid for the other lists.
+        scores_were_read: whether a reranker read the first-stage scores: its scores hold for the first list only.
     """
 
     def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
         super().__init__(index, rows, first_stage_scores)
-        self.asked = False
+        self.scores_were_read = False
 
     @property
     def first_stage_scores(self) -> np.ndarray:
-        self.asked = True
+        self.scores_were_read = True
         return self._first_stage_scores
 
     @first_stage_scores.setter
@@ -92,12 +95,12 @@ class SharedCandidates(Candidates):
         self._first_stage_scores = scores
 
 
-class Union:
+class CandidatePool:
     """The distinct documents of several lists: rows int64 [C], increasing, and candidates in pieces of `PIECE`."""
 
     def __init__(self, lists: Sequence[Candidates]):
-        self.rows, first = np.unique(np.concatenate([one.rows for one in lists]), return_index=True)
-        scores = np.concatenate([one.first_stage_scores for one in lists])[first]
+        self.rows, first = np.unique(np.concatenate([candidates.rows for candidates in lists]), return_index=True)
+        scores = np.concatenate([candidates.first_stage_scores for candidates in lists])[first]
         number = max(1, -(-len(self.rows) // PIECE))
         parts = zip(np.array_split(self.rows, number), np.array_split(scores, number))
         self.pieces = [SharedCandidates(lists[0].index, *part) for part in parts]
@@ -111,51 +114,55 @@ def rank_lists(
     Without a reranker, documents keep their first-stage scores.
 
     Args:
-        together: how many queries are processed in one batch, and how many pieces are scored in one call.
+        together: queries of one batch, and pieces scored in one call.
 
     Raises:
         InputError: as in `rank`. The other queries of the same batch then give no result.
     """
     if reranker is None or as_scorer(reranker).listwise:
         if reranker is not None:
-            log.info("%s scores a document by the list it stands in: it ranks each run on its own", reranker.name)
+            log.info("%s scores depend on the whole list: each run is ranked separately", reranker.name)
         for query, lists in tasks:
-            yield _rank_apart(query, lists, reranker, together)
+            yield _rank_separately(query, lists, reranker, together)
         return
-    tasks, said = iter(tasks), False
+    tasks, logged = iter(tasks), False
     while batch := list(islice(tasks, together)):
-        unions = [Union(lists) for _, lists in batch]
-        scores = _scores([query for query, _ in batch], unions, reranker, together)
-        for (query, lists), union, of_union in zip(batch, unions, scores):
-            if not any(piece.asked for piece in union.pieces):
-                scores_of = [of_union[np.searchsorted(union.rows, one.rows)] for one in lists]
-                yield [Ranking(query, one, own, one.order(own)) for one, own in zip(lists, scores_of)]
+        pools = [CandidatePool(lists) for _, lists in batch]
+        pool_scores = _pool_scores([query for query, _ in batch], pools, reranker, together)
+        for (query, lists), pool, scores in zip(batch, pools, pool_scores):
+            if not any(piece.scores_were_read for piece in pool.pieces):
+                yield [_ranking(query, candidates, pool, scores) for candidates in lists]
                 continue
-            if not said:
+            if not logged:
                 log.info(
-                    "query %s: the reranker reads first-stage scores, so it ranks each run on its own, here and later",
+                    "query %s: the reranker reads first-stage scores, so each run is ranked separately, here and later",
                     query.id,
                 )
-                said = True
-            yield _rank_apart(query, lists, reranker, together)
+                logged = True
+            yield _rank_separately(query, lists, reranker, together)
 
 
-def _rank_apart(
+def _ranking(query: Query, candidates: Candidates, pool: CandidatePool, pool_scores: np.ndarray) -> Ranking:
+    scores = pool_scores[np.searchsorted(pool.rows, candidates.rows)]
+    return Ranking(query, candidates, scores, candidates.order(scores))
+
+
+def _rank_separately(
     query: Query, lists: Sequence[Candidates], reranker: CandidateScorer | None, together: int
 ) -> list[Ranking]:
-    parts = (lists[start : start + together] for start in range(0, len(lists), together))
-    return [ranking for part in parts for ranking in rank_together([query] * len(part), part, reranker)]
+    batches = (lists[start : start + together] for start in range(0, len(lists), together))
+    return [ranking for batch in batches for ranking in rank_together([query] * len(batch), batch, reranker)]
 
 
-def _scores(
-    queries: Sequence[Query], unions: Sequence[Union], reranker: CandidateScorer, together: int
+def _pool_scores(
+    queries: Sequence[Query], pools: Sequence[CandidatePool], reranker: CandidateScorer, together: int
 ) -> list[np.ndarray]:
-    """Scores of each union's documents, float32 [C] by its rows."""
-    pieces = [(place, piece) for place, union in enumerate(unions) for piece in union.pieces]
-    found: list[list[np.ndarray]] = [[] for _ in unions]
+    """Scores of each pool's documents, float32 [C] in the order of its rows."""
+    pieces = [(number, piece) for number, pool in enumerate(pools) for piece in pool.pieces]
+    scores: list[list[np.ndarray]] = [[] for _ in pools]
     for start in range(0, len(pieces), together):
-        places, candidates = zip(*pieces[start : start + together])
-        given = checked_scores([queries[place] for place in places], candidates, reranker)
-        for place, scores in zip(places, given):
-            found[place].append(scores)
-    return [np.concatenate(parts) for parts in found]
+        numbers, candidates = zip(*pieces[start : start + together])
+        scores_of_pieces = checked_scores([queries[number] for number in numbers], candidates, reranker)
+        for number, piece_scores in zip(numbers, scores_of_pieces):
+            scores[number].append(piece_scores)
+    return [np.concatenate(piece_scores) for piece_scores in scores]

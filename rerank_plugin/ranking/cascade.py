@@ -1,4 +1,4 @@
-"""A cascade: rerankers one after another, each over the best of what the one before it ranked."""
+"""A cascade of rerankers: each re-ranks the top of the ranking before it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Stage:
     """One reranker of a cascade.
 
     Attributes:
-        reranker: what :func:`rerank_plugin.rerankers.load` takes, or a reranker.
-        keep: how many of the best so far it scores, the rest staying behind in its order; None for all.
+        reranker: a spec for :func:`rerank_plugin.rerankers.load`, or a reranker.
+        keep: number of top documents that it scores; the rest follow in their order. None for all.
     """
 
     reranker: Any
@@ -34,34 +34,36 @@ class Stage:
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
-            raise InputError(f"{self}: a reranker scores at least 1 document")
+            raise InputError(f"{self}: a reranker must score at least 1 document")
 
     @classmethod
     def parse(cls, spec: str) -> Stage:
-        """``RERANKER`` or ``RERANKER@N``; N is what follows the last ``@`` if that is digits only."""
-        found = re.fullmatch(r"(.+)@([0-9]+)", spec, re.DOTALL)
-        return cls(found[1], int(found[2])) if found else cls(spec)
+        """``RERANKER`` or ``RERANKER@N``; N is the digits after the last ``@``."""
+        match = re.fullmatch(r"(.+)@([0-9]+)", spec, re.DOTALL)
+        return cls(match[1], int(match[2])) if match else cls(spec)
 
     @classmethod
-    def of(cls, given: Any) -> Stage:
-        """A stage that is given by its name, or as a path, a reranker, or a stage."""
-        if isinstance(given, str):
-            return cls.parse(given)
-        return given if isinstance(given, Stage) else cls(str(given) if isinstance(given, Path) else given)
+    def of(cls, reranker: Any) -> Stage:
+        """The stage of a spec, a path, or a reranker; a stage stays the same."""
+        if isinstance(reranker, str):
+            return cls.parse(reranker)
+        if isinstance(reranker, Stage):
+            return reranker
+        return cls(str(reranker) if isinstance(reranker, Path) else reranker)
 
     def __str__(self) -> str:
         return self.reranker if self.keep is None else f"{self.reranker}@{self.keep}"
 
 
 def load_stages(stages: Sequence[Stage], index: ForwardIndex, running: RerankerOptions) -> Scorer:
-    """The rerankers of one stage or more over an index, as one scorer.
+    """The rerankers of one or more stages over an index, as one scorer.
 
     Raises:
-        InputError: one cannot be loaded, or is no reranker.
+        InputError: a reranker cannot be loaded, or has no method ``score``.
     """
     scorers = [
-        load(one.reranker, index, running) if isinstance(one.reranker, str) else as_scorer(one.reranker)
-        for one in stages
+        load(stage.reranker, index, running) if isinstance(stage.reranker, str) else as_scorer(stage.reranker)
+        for stage in stages
     ]
     if len(stages) == 1 and stages[0].keep is None:
         return scorers[0]
@@ -69,22 +71,22 @@ def load_stages(stages: Sequence[Stage], index: ForwardIndex, running: RerankerO
 
 
 class Cascade(Scorer):
-    """Several scorers as one. The best of the candidates so far go on to the next; the rest stays behind in its order.
+    """Several scorers as one: the top candidates of each ranking pass to the next scorer, the rest follow in order.
 
-    A document keeps the score of the last stage that scored it. Those that stay behind a stage are moved down together
-    so that all are below its lowest score, at their distances from one another, in the steps of float32 at least.
+    A document keeps the score of the last stage that scored it. The scores of the documents that a stage leaves out are
+    shifted below its lowest score, with their differences, but at least one step of float32 apart.
     """
 
     listwise = True  # a document's score depends on which documents are before it
     scores_together = True
 
     def __init__(self, stages: Sequence[tuple[Scorer, int | None]]):
-        """Take scorers with the number of documents that each one scores; None for all that come to it."""
+        """Take scorers, each with the number of documents that it scores; None for all."""
         self.stages = list(stages)
         self.name = ",".join(str(Stage(scorer.name, keep)) for scorer, keep in self.stages)
-        read = [scorer.passage_words for scorer, _ in self.stages if scorer.passage_words is not None]
-        self.passage_words = min(read, default=None)
-        self.trained_after = next((one.trained_after for one, _ in self.stages if one.trained_after), None)
+        passage_words = [scorer.passage_words for scorer, _ in self.stages if scorer.passage_words is not None]
+        self.passage_words = min(passage_words, default=None)
+        self.trained_after = next((scorer.trained_after for scorer, _ in self.stages if scorer.trained_after), None)
 
     @property
     def feature_seconds(self) -> float:  # type: ignore[override]
@@ -98,33 +100,33 @@ class Cascade(Scorer):
 
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
         """Scores, float32 [C] each, whose order by decreasing document id on ties is that of the cascade."""
-        orders = [found.order(found.first_stage_scores) for found in candidates]  # int64 [C], the best first
-        scores = [found.first_stage_scores.copy() for found in candidates]
+        orders = [each.order(each.first_stage_scores) for each in candidates]  # int64 [C], from rank 1 on
+        scores = [each.first_stage_scores.copy() for each in candidates]
         for scorer, keep in self.stages:
-            heads = [np.sort(order[:keep]) for order in orders]  # in first-stage order, which features may read
-            parts = [found.take(head) for found, head in zip(candidates, heads)]
-            for at, given in enumerate(checked_scores(queries, parts, scorer)):
-                head, rest = heads[at][parts[at].order(given)], orders[at][len(heads[at]) :]
-                scores[at][heads[at]] = given
-                if len(rest) and len(head):
-                    ranked = np.append(scores[at][head], _below(scores[at][rest], scores[at][head[-1]]))
-                    scores[at][np.append(head, rest)] = strictly_decreasing(ranked)
-                orders[at] = np.append(head, rest)
+            tops = [np.sort(order[:keep]) for order in orders]  # in first-stage order, which features may read
+            top_candidates = [each.take(top) for each, top in zip(candidates, tops)]
+            for i, top_scores in enumerate(checked_scores(queries, top_candidates, scorer)):
+                top, rest = tops[i][top_candidates[i].order(top_scores)], orders[i][len(tops[i]) :]
+                scores[i][tops[i]] = top_scores
+                orders[i] = np.append(top, rest)
+                if len(rest) and len(top):
+                    ranked_scores = np.append(scores[i][top], _below(scores[i][rest], scores[i][top[-1]]))
+                    scores[i][orders[i]] = strictly_decreasing(ranked_scores)
         return scores
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
-        """What the last stage that scored the document says; None where none did."""
-        found, last = candidates.take(np.arange(len(candidates))), None
-        order = found.order(found.first_stage_scores)
+        """The attribution of the last stage that scored the document; None if no stage did."""
+        candidates, last = candidates.take(np.arange(len(candidates))), None
+        order = candidates.order(candidates.first_stage_scores)
         for number, (scorer, keep) in enumerate(self.stages):
-            head = np.sort(order[:keep])
-            if place in head:
-                last = scorer, found.take(head), int(np.searchsorted(head, place))
-            order = found.order(Cascade(self.stages[: number + 1]).score(query, found))
+            top = np.sort(order[:keep])
+            if place in top:
+                last = scorer, candidates.take(top), int(np.searchsorted(top, place))
+            order = candidates.order(Cascade(self.stages[: number + 1]).score(query, candidates))
         return None if last is None else last[0].attribute(query, last[1], last[2])
 
 
 def _below(scores: np.ndarray, lowest: np.float32) -> np.ndarray:
-    """Decreasing scores moved so that the first equals ``lowest``; float32 [n]."""
-    moved = scores.astype(np.float64) + (float(lowest) - float(scores[0]))
-    return np.clip(moved, -np.finfo(np.float32).max, None).astype(np.float32)
+    """Decreasing scores shifted so that the first equals ``lowest``; float32 [n]."""
+    shifted = scores.astype(np.float64) + (float(lowest) - float(scores[0]))
+    return np.clip(shifted, -np.finfo(np.float32).max, None).astype(np.float32)

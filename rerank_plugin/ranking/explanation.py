@@ -1,4 +1,4 @@
-"""The records of an explanation: what the score of one document is made of, and why it stands where it does."""
+"""The records of an explanation: the parts of one document's score, and the reasons for its rank."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class QueryWord:
     """A word of the query that the reranker reads.
 
     Attributes:
-        text: as it was written. start, end: its characters in the query.
-        known: whether the reranker has something to compare with it, such as a word vector.
-        contribution: its share of what the document's words add; None where the sum cannot be divided so.
+        text: as written. start, end: its characters in the query.
+        known: whether the reranker can compare it, for example by a word vector.
+        contribution: its part of the sum of the document words' contributions; None if the sum cannot be divided so.
     """
 
     text: str
@@ -32,12 +32,12 @@ class DocumentWord:
     """A word of the document that the reranker reads.
 
     Attributes:
-        text: as it was written.
+        text: as written.
         field: ``title`` or ``abstract``. start, end: its characters in the field.
-        contribution: what it adds to the score; None where that is not known.
-        closest: the place of the query word that it is compared with; None if it is like none.
-        similarity: of the two; None where there is no matrix.
-        details: what else the model knows of it.
+        contribution: its part of the score; None if unknown.
+        closest: the place of the query word that it is compared with; None if it is similar to none.
+        similarity: of the two words; None without a matrix.
+        details: further values of the model for this word, by name.
     """
 
     text: str
@@ -52,32 +52,32 @@ class DocumentWord:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a document has its score and its rank.
+    """The reasons for a document's score and rank.
 
-    ``base``, the contributions of ``document_words`` and those of ``features`` add up to ``score``.
+    ``base`` and the contributions of ``document_words`` and ``features`` add up to ``score``.
 
     Attributes:
-        query: its text.
-        docid: the document's external id; of texts without an index, their place in the list.
-        reranker: its name; None for the first stage alone.
-        title: of the document, as it was indexed, or where it is not stored as the index's words.
+        query: text of the query.
+        docid: the document's external id; its place in the list for texts without an index.
+        reranker: name of the reranker; None for the first stage alone.
+        title: of the document, as stored, or else the words of the index.
         abstract: the same.
-        metadata: what else is known of the document (:mod:`rerank_plugin.base.filters`); empty for nothing.
-        rank: the reranker's, from 1 on.
-        score: the reranker's.
+        metadata: of the document (:mod:`rerank_plugin.base.filters`); may be empty.
+        rank: after re-ranking, from 1 on.
+        score: after re-ranking.
         first_stage_rank: before re-ranking.
         first_stage_score: before re-ranking.
-        sentence: why it moved, in words.
+        sentence: the reasons for the change of rank, in words.
         base: the score without the document's words and with average features.
-        exact: whether only rounding separates the sum from the score; otherwise integrated gradients were summed up.
-        error: by how much the sum misses the score.
-        adds_up: ``document_words``; None of a reranker that does not say what its scores are made of.
-        unread: how many words of the document the reranker does not read.
-        query_words: those that the reranker reads, each with its contribution.
-        document_words: the same of the document.
+        exact: whether the sum equals the score up to rounding; otherwise contributions are integrated gradients.
+        error: absolute difference of the sum and the score.
+        adds_up: ``document_words``; None for a reranker without attributions.
+        unread: number of the document's words that the reranker does not read.
+        query_words: the words that the reranker reads, with their contributions.
+        document_words: the same for the document.
         features: lexical features, and concepts.
-        matrix: similarities, query words by document words; empty where there are none.
-        matrix_name: what these are.
+        matrix: similarities, query words by document words; empty if there are none.
+        matrix_name: name of the similarity.
         pooled: (query word, document word) of the cells that the model kept.
     """
 
@@ -105,7 +105,7 @@ class Explanation:
     pooled: list[tuple[int, int]]
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The explanation as JSON values."""
         features = [part._asdict() for part in self.features]
         matrix = [[round(value, READABLE) for value in row] for row in self.matrix]
         pooled = [list(cell) for cell in self.pooled]

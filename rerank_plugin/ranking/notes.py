@@ -1,6 +1,7 @@
-"""Notes on a query: one line each, which commands, the library and the service give beside a ranking.
+"""Notes on a query: lines that commands, the library and the service give beside a ranking.
 
-There are two: the syntax of other search engines is read as plain words, and a model knows few of the query's words.
+There are two notes: the syntax of other search engines is read as plain words, and a model knows few of the query's
+words.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 
 SYNTAX = "AND, OR, NOT, quotes and field tags are read as words"
 LACKING = "{} few of the query's words, so the ranking means little; the models of this package read English"
-# PubMed's tags behind a term, and Lucene's fields before one. Other brackets are of chemical names: benzo[a]pyrene.
+# PubMed's tags after a term, and Lucene's fields before a term. Other brackets are part of names: benzo[a]pyrene.
 _TAGS = (
     "1au|ab|abstract|ad|all fields|au|author|dp|journal|la|majr|mesh|mesh major topic|mesh terms|mh|nm|pdat|pmid|pt|"
     "publication type|rn|sh|ta|text word|ti|tiab|title|title/abstract|tw"
@@ -35,32 +36,32 @@ _READ_AS_WORDS = re.compile(
 
 
 def notes_of(query: Query, first_stage: FirstStage | None, reranker: Scorer | None) -> list[str]:
-    """The notes on a query that a first stage and a reranker, where there are any, rank documents for."""
-    found = [SYNTAX] if _READ_AS_WORDS.search(query.text) else []
+    """The notes on a query for a first stage and a reranker; None for either skips it."""
+    notes = [SYNTAX] if _READ_AS_WORDS.search(query.text) else []
     models = [] if first_stage is None else lacking_words(first_stage, query)
     models += [] if reranker is None else reranker.lacking_words(query)
     if names := " and ".join(dict.fromkeys(models)):
-        found.append(LACKING.format(f"{names} {'know' if ' and ' in names else 'knows'}"))
-    return found
+        notes.append(LACKING.format(f"{names} {'know' if ' and ' in names else 'knows'}"))
+    return notes
 
 
 class NotesLog:
-    """Logs the notes on queries as warnings, those of each query once; of several queries one line for each note."""
+    """Logs the notes on queries as warnings, once for each query; several queries get one line for each note."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def log(self, queries: Sequence[Query], first_stage: FirstStage | None, reranker: Scorer | None) -> None:
-        """Log the notes on queries that are asked together."""
-        noted: dict[str, list[str]] = {}
+        """Log the notes on queries of one search."""
+        texts_of_note: dict[str, list[str]] = {}
         for query in queries:
             if query.text not in self._seen:
                 if len(self._seen) >= MOST_TOLD:
                     self._seen.clear()
                 self._seen.add(query.text)
                 for note in notes_of(query, first_stage, reranker):
-                    noted.setdefault(note, []).append(query.text)
-        for note, texts in noted.items():
+                    texts_of_note.setdefault(note, []).append(query.text)
+        for note, texts in texts_of_note.items():
             if len(queries) == 1:
                 log.warning("'%.60s': %s", texts[0], note)
             else:

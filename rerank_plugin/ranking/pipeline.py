@@ -1,16 +1,16 @@
-"""The pipeline, the one way of a query: a first stage gives candidates, rerankers score them, and they are sorted.
+"""The pipeline of every query: a first stage retrieves candidates, rerankers score them, and the scores sort them.
 
-A :class:`Pipeline` is data: what is searched, by which stages, and how many documents each one passes on, as in
-``bm25 % 500 >> delta >> bert % 20``. The search command opens one; `Searcher` and the service put one together from
-parts that are open. Beside it only cascades, lists that share candidates (:mod:`rerank_plugin.ranking.bulk`) and texts
-of no index are sorted by scores, in this folder; nothing outside it ranks.
+A :class:`Pipeline` is data: the index, the stages, and the number of documents that each stage passes on, as in
+``bm25 % 500 >> delta >> bert % 20``. The search command opens one; `Searcher` and the service build an
+:class:`OpenPipeline` of open parts. Besides it, only this folder sorts by scores: cascades, lists that share candidates
+(:mod:`rerank_plugin.ranking.bulk`), and texts without an index.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -38,7 +38,7 @@ class Ranking(NamedTuple):
     """One query's C candidates in first-stage order, their scores (float32 [C]), and their final order (int64 [C]).
 
     ``features_ms`` and ``model_ms`` are milliseconds of features and of the rest of scoring, of all queries that were
-    scored together; those of the first stage are ``candidates.search_ms``.
+    scored together; ``candidates.search_ms`` has the first stage's.
     """
 
     query: Query
@@ -58,21 +58,21 @@ class Ranking(NamedTuple):
         return self.scores[self.order]
 
     def best(self, depth: int | None) -> Ranking:
-        """The first ``depth`` ranks only; all of them for None."""
+        """The ranking cut at ``depth``; None keeps all ranks."""
         return self._replace(order=self.order[:depth])
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What is searched and how.
+    """The configuration of a search.
 
     Attributes:
         index: the folder of an index, or an open `Index`.
-        first_stage: its configuration (:mod:`rerank_plugin.retrieval`).
-        depth: how many candidates the first stage passes on.
-        stages: the rerankers, in order, each with how many of the best so far it scores.
-        filter: which documents may be found, by queries without a filter of their own; None for all.
-        running: how the rerankers are run.
+        first_stage: the first stage's configuration (:mod:`rerank_plugin.retrieval`).
+        depth: number of candidates that the first stage passes on.
+        stages: the rerankers, in order, each with the number of documents that it scores.
+        filter: filter of queries without their own; None for all documents.
+        running: options of the rerankers.
     """
 
     index: str | Path | Index
@@ -83,10 +83,10 @@ class Pipeline:
     running: RerankerOptions = RerankerOptions()
 
     def open(self) -> OpenPipeline:
-        """Open everything once, of one generation of the index.
+        """Open index, first stage and rerankers, all of one generation of the index.
 
         Raises:
-            InputError: there is no such index, reranker or first stage, or they do not belong together.
+            InputError: there is no such index, reranker or first stage, or they do not fit together.
         """
 
         def opened() -> OpenPipeline:
@@ -96,7 +96,7 @@ class Pipeline:
         return retry_if_replaced(self.index, opened)
 
     def open_for(self, query: Query) -> tuple[OpenPipeline, Candidates]:
-        """Open everything for one query, and search: Java starts and searches while the rerankers load.
+        """Open the pipeline for one query, and search: Java starts and searches while the rerankers load.
 
         Raises:
             InputError: as in `open`, or as in `OpenPipeline.candidates`.
@@ -105,44 +105,47 @@ class Pipeline:
         def searched() -> tuple[OpenPipeline, Candidates]:
             index = self._index()
             index.forward  # noqa: B018 (opened once, before there are two threads)
-            first = lambda: self._opened(index, None).candidates(query)  # noqa: E731
+
+            def search() -> Candidates:
+                return self._opened(index, None).candidates(query)
+
             if not isinstance(self.first_stage, LuceneConfig):  # others import torch, which two threads must not
-                found, scorer = first(), self.scorer(index)
+                candidates, scorer = search(), self.scorer(index)
             else:
-                with ThreadPoolExecutor(1) as helper:
-                    searching = helper.submit(first)
+                with ThreadPoolExecutor(1) as executor:
+                    future = executor.submit(search)
                     scorer = self.scorer(index)
-                    found = searching.result()
-            return self._opened(index, scorer), found
+                    candidates = future.result()
+            return self._opened(index, scorer), candidates
 
         return retry_if_replaced(self.index, searched)
 
     def scorer(self, index: Index) -> Scorer | None:
-        """The rerankers over an index as one, None without any; warns of those trained on another first stage."""
+        """The rerankers as one scorer, None without any; warns if one was trained on another first stage."""
         if not self.stages:
             return None
-        made = load_stages(self.stages, index.forward, self.running)
-        if not isinstance(self.first_stage, RunConfig):  # a run does not say what made it
-            warn_first_stage_mismatch(made, self.first_stage.name)
-        return made
+        scorer = load_stages(self.stages, index.forward, self.running)
+        if not isinstance(self.first_stage, RunConfig):  # the first stage of a run is unknown
+            warn_first_stage_mismatch(scorer, self.first_stage.name)
+        return scorer
 
     def _index(self) -> Index:
         return self.index if isinstance(self.index, Index) else Index(self.index)
 
     def _opened(self, index: Index, scorer: Scorer | None) -> OpenPipeline:
         first_stage = index.first_stage(self.first_stage)
-        if self.filter is not None:  # what is wrong with it should not wait for the first query
+        if self.filter is not None:  # an invalid filter fails before the first query
             check_filter(first_stage, Query("", "", self.filter))
             index.check_filter(self.filter)
         return OpenPipeline(index, first_stage, self.depth, scorer, self.filter, cuts_ranking(self.first_stage))
 
 
 class OpenPipeline:
-    """A pipeline whose parts are open, all of one generation of the index; several threads may call it.
+    """A pipeline whose parts are open, all of one generation of the index. It is thread-safe.
 
     Args:
-        scorer: the rerankers as one (:class:`~rerank_plugin.ranking.cascade.Cascade`); None without any.
-        cuts_ranking: whether the first stage gives all it has, and the depth cuts the final ranking.
+        scorer: the rerankers as one scorer (:class:`~rerank_plugin.ranking.cascade.Cascade`); None without any.
+        cuts_ranking: whether the depth cuts the final ranking instead of the candidates.
     """
 
     def __init__(
@@ -158,15 +161,15 @@ class OpenPipeline:
         self.filter, self.cut = filter, depth if cuts_ranking else None
 
     def candidates(self, query: Query) -> Candidates:
-        """What the first stage passes on; an `InputError` if it cannot filter as the query asks."""
+        """The candidates of the first stage; an `InputError` if it cannot apply the query's filter."""
         detach_at_thread_end()  # callers' threads come and go
         if self.filter is not None and query.filter is None:
             query = query._replace(filter=self.filter)
         check_filter(self.first_stage, query)
         started = perf_counter()
-        found = self.first_stage.search(query, self.depth)
-        found.search_ms = 1000 * (perf_counter() - started)
-        return found
+        candidates = self.first_stage.search(query, self.depth)
+        candidates.search_ms = 1000 * (perf_counter() - started)
+        return candidates
 
     def rank(self, query: Query) -> Ranking:
         """The ranking of one query.
@@ -177,23 +180,23 @@ class OpenPipeline:
         return self.rank_together([query], [self.candidates(query)])[0]
 
     def rank_together(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[Ranking]:
-        """The rankings of several queries, whose candidates are scored in one call; errors are those of `rank`."""
+        """The rankings of several queries, whose candidates are scored in one call; errors as in `rank`."""
         return [ranking.best(self.cut) for ranking in rank_together(queries, candidates, self.scorer)]
 
     def rank_all(self, queries: Iterable[Query], threads: int = 2, together: int = 1) -> Iterator[Ranking]:
-        """The rankings of many queries, as :func:`rank_all` gives them."""
+        """The rankings of many queries, as in :func:`rank_all`."""
         return (
             ranking.best(self.cut) for ranking in rank_all(queries, self.candidates, self.scorer, threads, together)
         )
 
     def close(self) -> None:
-        """Close what the first stage holds open."""
-        if (close := getattr(self.first_stage, "close", None)) is not None:  # some hold nothing open
+        """Close the first stage's files."""
+        if (close := getattr(self.first_stage, "close", None)) is not None:  # optional
             close()
 
 
 def cuts_ranking(first_stage: FirstStageConfig | FirstStage) -> bool:
-    """Whether a first stage gives all it has, and the depth cuts the final ranking."""
+    """Whether the depth cuts the final ranking of a first stage, which gives all its documents."""
     entry = FIRST_STAGES.find(first_stage.name)
     return entry is not None and entry.depth_cuts == RANKING
 
@@ -211,17 +214,19 @@ def rank_together(
     queries: Sequence[Query], candidates: Sequence[Candidates], reranker: CandidateScorer | None
 ) -> list[Ranking]:
     """:func:`rank` for several queries; a reranker with ``score_many`` scores all of them in one call."""
+    milliseconds = 0.0, 0.0
     if reranker is None:
         pairs = zip(queries, candidates, strict=True)
-        scores = [checked(found.first_stage_scores, query, found, "the first stage") for query, found in pairs]
-        return [Ranking(query, found, one, found.order(one)) for query, found, one in zip(queries, candidates, scores)]
-    scorer = as_scorer(reranker)
-    started, before = perf_counter(), scorer.feature_seconds
-    scores = checked_scores(queries, candidates, scorer)
-    seconds, features = perf_counter() - started, scorer.feature_seconds - before
-    spent = 1000 * features, 1000 * max(seconds - features, 0)
+        scores = [checked(each.first_stage_scores, query, each, "the first stage") for query, each in pairs]
+    else:
+        scorer = as_scorer(reranker)
+        started, before = perf_counter(), scorer.feature_seconds
+        scores = checked_scores(queries, candidates, scorer)
+        seconds, features = perf_counter() - started, scorer.feature_seconds - before
+        milliseconds = 1000 * features, 1000 * max(seconds - features, 0)
     return [
-        Ranking(query, found, one, found.order(one), *spent) for query, found, one in zip(queries, candidates, scores)
+        Ranking(query, each, its_scores, each.order(its_scores), *milliseconds)
+        for query, each, its_scores in zip(queries, candidates, scores)
     ]
 
 
@@ -236,21 +241,21 @@ def rank_all(
 
     Args:
         source: gives the candidates of a query; several threads call it at the same time.
-        threads: how many threads retrieve candidates.
-        together: how many queries a reranker with ``score_many`` scores in one call. Other rerankers score one query
-            at a time.
+        threads: number of threads that retrieve candidates.
+        together: number of queries that a reranker with ``score_many`` scores in one call. Other rerankers score one
+            query at a time.
 
     Raises:
         InputError: as in :func:`rank`, raised at the failing query, after the rankings of all queries before it.
     """
     together = together if reranker is not None and as_scorer(reranker).scores_together else 1
-    ahead: deque = deque()
+    ahead: deque[tuple[Query, Future[Candidates]]] = deque()
 
     def rank_oldest() -> Iterator[Ranking]:
         batch = [ahead.popleft() for _ in range(min(together, len(ahead)))]
         try:
             yield from rank_together([query for query, _ in batch], [future.result() for _, future in batch], reranker)
-        except InputError:  # one at a time up to the fault, so that what comes before it is not lost
+        except InputError:  # one query at a time, so that the rankings before the failing query are not lost
             for query, future in batch:
                 yield rank(query, future.result(), reranker)
 
@@ -270,7 +275,7 @@ def rank_all(
 def from_first_stage(first_stage: FirstStage, depth: int) -> CandidateSource:
     """A candidate source that retrieves at most ``depth`` candidates of each query with a first stage.
 
-    It raises an `InputError` for a query with a filter where the first stage cannot filter.
+    It raises an `InputError` for a query with a filter that the first stage cannot apply.
     """
 
     def source(query: Query) -> Candidates:

@@ -1,4 +1,4 @@
-"""The public class `Reranker`: re-ranks documents of an index by their ids, or texts, that something else retrieved."""
+"""The public class `Reranker`: re-ranks documents of an index by their ids, or texts, of any retrieval system."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Hit:
 
     Attributes:
         docid: the document's external id.
-        score: the reranker's score, or the first stage's where there is no reranker.
+        score: the reranker's score, or the first stage's without a reranker.
         rank: from 1 on.
-        title: as it was written; empty for a document without a title.
-        lucene_docid: its number in the Lucene index that was searched.
-        first_stage_score: the first stage's score of the document.
-        first_stage_rank: its rank before re-ranking, from 1 on.
+        title: as written; empty for a document without a title.
+        lucene_docid: the document's number in the Lucene index.
+        first_stage_score: the first stage's score.
+        first_stage_rank: the rank before re-ranking, from 1 on.
     """
 
     docid: str
@@ -66,14 +66,14 @@ class Hit:
 
 @dataclass(frozen=True)
 class RankedText:
-    """One of the texts that were given to a reranker without an index.
+    """One text of a list that a reranker without an index ranked.
 
     Attributes:
-        index: its place in the list that was given, from 0 on.
-        document: what was given: the string or the mapping itself.
-        score: the reranker's.
+        index: the place in the list, from 0 on.
+        document: the string or the mapping of the list.
+        score: the reranker's score.
         rank: from 1 on.
-        relevance_score: the score brought to a number between 0 and 1, in the same order, by `Reranker.relevance`.
+        relevance_score: the score mapped to [0, 1], in the same order, by `Reranker.relevance`.
     """
 
     index: int
@@ -86,23 +86,23 @@ class RankedText:
 class Reranker:
     """A model, or a lexical scorer, over the documents of one index, or over texts. It is thread-safe.
 
-    It scores one query at a time, also when several threads call it, because the fast paths use all processors.
+    It scores one query at a time, even if several threads call it, because the fast paths use all CPU cores.
 
     Attributes:
         index: the index whose documents it scores; None if it scores texts.
-        name: the scorer's, such as ``delta``.
-        checkpoint: the folder that it was loaded from; None if there is none.
+        name: the scorer's name, such as ``delta``.
+        checkpoint: the folder of the checkpoint; None without a checkpoint.
         relevance: the map of its scores to relevance between 0 and 1.
     """
 
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
-        """Wrap an object with ``name`` and ``score(query, candidates)`` that gives float32 [C]; see `load`."""
-        made = rerankers.as_scorer(scorer)
+        """Wrap an object with ``name`` and ``score(query, candidates)``, which returns float32 [C]; see `load`."""
+        adapted = rerankers.as_scorer(scorer)
         self.index = None if isinstance(index, TextIndex) else open_index(index)
-        self._texts = TextScorer(made, index) if isinstance(index, TextIndex) else None
-        self._scorer = _OneAtATime(made)
+        self._texts = TextScorer(adapted, index) if isinstance(index, TextIndex) else None
+        self._scorer = _LockedScorer(adapted)
         self._notes = NotesLog()
-        self.name = made.name
+        self.name = adapted.name
         self.checkpoint: Path | None = None
         self.relevance = Relevance()
 
@@ -121,42 +121,43 @@ class Reranker:
         """Load the reranker that ``spec`` names.
 
         Args:
-            spec: a known name (``delta``: the model that comes with the package), ``NAME:CHECKPOINT``, a checkpoint
-                folder, a name on the Hugging Face hub (``ORG/NAME``), or ``package.module:Class``. ``NAME@N`` scores
-                the best N candidates, and leaves the rest behind in its order; a list of names is a cascade: each
-                scores the best of what the one before it ranked.
-            index: the folder of an index, or an open `Index`, whose documents are scored. Without one, texts are.
-            statistics: for texts, an index whose statistics (number of documents, document frequencies of words, mean
-                lengths) they are scored by. By default those of the collection that the checkpoint was trained on.
+            spec: a known name (``delta``: the bundled model), ``NAME:CHECKPOINT``, a checkpoint folder, a name on the
+                Hugging Face hub (``ORG/NAME``), or ``package.module:Class``. ``NAME@N`` scores the top N candidates;
+                the rest follow in their order. A list of names is a cascade: each re-ranks the ranking before it.
+            index: the folder of an index, or an open `Index`, whose documents are scored. Without an index, the
+                reranker scores texts.
+            statistics: for texts, an index with the statistics to score by (number of documents, document frequencies
+                of words, mean lengths). By default the statistics of the checkpoint's training collection.
             device: torch device of a neural model.
-            batch_size: how many candidates a neural model scores at once.
-            threads: of the fast paths on the CPU; all cores by default.
+            batch_size: number of candidates that a neural model scores at once.
+            threads: threads of the fast paths on the CPU; all cores by default.
             precision: on a GPU ``float32``, ``bfloat16`` or ``float16``.
 
         Raises:
             InputError: there is no such index or reranker, the checkpoint does not fit the index, or there are no
                 statistics.
         """
-        stages = [Stage.of(one) for one in (spec if isinstance(spec, (list, tuple)) else [spec])]
-        if not stages or not all(isinstance(one.reranker, str) for one in stages):
+        stages = [Stage.of(stage) for stage in (spec if isinstance(spec, (list, tuple)) else [spec])]
+        if not stages or not all(isinstance(stage.reranker, str) for stage in stages):
             raise InputError(f"a reranker is named by a string or a path, not by {type(spec).__name__}")
         if index is not None and statistics is not None:
             raise InputError(
                 "statistics are for texts: documents of an index are scored by the statistics of that index"
             )
-        how = rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
-        named = [(one.reranker, rerankers.checkpoint_of(one.reranker)) for one in stages]
+        running = rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
+        checkpoints = [rerankers.checkpoint_of(stage.reranker) for stage in stages]
 
         def opened() -> Reranker:
             if index is not None:
-                found = open_index(index)
-                made = cls(load_stages(stages, found.forward, how), found)
+                open_one = open_index(index)
+                reranker = cls(load_stages(stages, open_one.forward, running), open_one)
             else:
-                texts = TextIndex(_statistics(*named[0], statistics), threads or available_threads())
-                made = cls(load_stages(stages, texts, how), texts)
-            made.checkpoint = named[0][1] if len(stages) == 1 and stages[0].keep is None else None
-            made.relevance = Relevance.of_checkpoint(named[-1][1])
-            return made
+                collection = _statistics(stages[0].reranker, checkpoints[0], statistics)
+                texts = TextIndex(collection, threads or available_threads())
+                reranker = cls(load_stages(stages, texts, running), texts)
+            reranker.checkpoint = checkpoints[0] if len(stages) == 1 and stages[0].keep is None else None
+            reranker.relevance = Relevance.of_checkpoint(checkpoints[-1])
+            return reranker
 
         return retry_if_replaced(statistics if index is None else index, opened)
 
@@ -173,11 +174,11 @@ class Reranker:
         """Load a checkpoint that `save_pretrained` or `push_to_hub` wrote, after a check of its files' checksums.
 
         Args:
-            name: its folder, or its id on the Hugging Face hub, from where it is downloaded once.
+            name: the folder of the checkpoint, or its id on the Hugging Face hub, from which it is downloaded once.
             index: as for `load`.
             options: the other arguments of `load`.
             revision: a branch, tag or commit on the hub.
-            token: of the hub, for a private repository.
+            token: access token of the hub, for a private repository.
 
         Raises:
             InputError: there is no such checkpoint, a file does not match its checksum, or as in `load`.
@@ -188,20 +189,20 @@ class Reranker:
         """Write the checkpoint to a folder, with checksums and a model card (``README.md``), for `from_pretrained`.
 
         Args:
-            overwrite: replace a folder that this has written before.
+            overwrite: replace a folder that `save_pretrained` wrote.
 
         Raises:
-            InputError: the reranker has no checkpoint, or something is there that must not be replaced.
+            InputError: the reranker has no checkpoint, or the folder exists and must not be replaced.
         """
         save_shared(self._own_checkpoint(), folder, str(folder), overwrite)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None) -> str:
-        """Upload what `save_pretrained` writes to the Hugging Face hub; returns its address there.
+        """Upload the files of `save_pretrained` to the Hugging Face hub; returns their address.
 
         Args:
-            repo_id: ``OWNER/NAME``; the repository is made if there is none.
-            private: whether a new repository is private; by default as the owner's settings say.
-            token: of the hub; by default that of ``hf auth login``.
+            repo_id: ``OWNER/NAME``; a missing repository is created.
+            private: whether a new repository is private; by default the owner's setting.
+            token: access token of the hub; by default that of ``hf auth login``.
 
         Raises:
             InputError: the reranker has no checkpoint, or the hub cannot be reached or refuses.
@@ -224,29 +225,28 @@ class Reranker:
     ) -> list[Any]:
         """Re-rank documents by decreasing score.
 
-        With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; equal scores
-        are ordered by decreasing document id. Without one, documents are texts: strings, or mappings with ``title``
-        and ``text`` (or ``abstract``, or ``contents``). The result is a list of `RankedText`; of equal scores the
-        first that was given wins. No documents give an empty list.
+        With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; ties are
+        ordered by decreasing document id. Without an index, documents are texts: strings, or mappings with ``title``
+        and ``text`` (or ``abstract``, or ``contents``). The result is a list of `RankedText`; ties keep the order of
+        the documents. No documents give an empty list.
 
         Args:
-            top_k: how many documents to return, from rank 1 on; all by default.
-            first_stage_scores: of the documents. Without them, documents that are given by ids are in first-stage
-                order; those of texts are BM25.
-            passages: for texts, whether one that is longer than the model reads is cut into passages, of which the best
-                one counts. Otherwise its end is not read.
+            top_k: number of documents to return, from rank 1 on; all by default.
+            first_stage_scores: of the documents. By default ids are in first-stage order, and texts have BM25 scores.
+            passages: for texts, whether a text longer than the model reads is cut into passages and gets the score of
+                the best passage. Otherwise its end is not read.
 
         Raises:
-            InputError: a document is not in the index, is given twice, or is no text; scores are missing or not finite;
-                the query is no text; or top_k is below 1.
+            InputError: a document is not in the index, is given twice, or is not a text; scores are missing or not
+                finite; the query is not a text; or top_k is below 1.
         """
         self._notes.log([as_query(query)], None, self._scorer)
         return self._reranked(query, documents, top_k, first_stage_scores, passages)
 
     def notes(self, query: str) -> list[str]:
-        """What should be said of a query: that the model knows few of its words, or that it is read as words only.
+        """Notes on a query: the model knows few of its words, or its search syntax is read as words.
 
-        `rerank` logs them as warnings, once a query.
+        `rerank` logs them as warnings, once for each query.
         """
         return notes_of(as_query(query), None, self._scorer)
 
@@ -259,13 +259,13 @@ class Reranker:
         passages: bool = False,
     ) -> list[Any]:
         """`rerank` without the notes."""
-        asked, given = as_query(query), _listed(documents)
-        depth = len(given) if top_k is None else at_least(top_k, "top_k")
+        checked_query, listed = as_query(query), _listed(documents)
+        depth = len(listed) if top_k is None else at_least(top_k, "top_k")
         if self._texts is not None:
-            return self._rank_texts(self._texts, asked, given, depth, first_stage_scores, passages)
+            return self._rank_texts(self._texts, checked_query, listed, depth, first_stage_scores, passages)
         if passages:
             raise InputError("passages are for texts: a document of an index is scored as a whole")
-        ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
+        ranking = pipeline.rank(checked_query, self._candidates(listed, first_stage_scores), self._scorer)
         return ranked_hits(ranking, depth)
 
     def explain(
@@ -276,21 +276,21 @@ class Reranker:
         *,
         first_stage_scores: Sequence[float] | npt.NDArray[np.floating[Any]] | None = None,
     ) -> Explanation:
-        """What the score of one of some documents is made of, and why it moved; arguments are those of `rerank`.
+        """Explain the score and the rank of one of the documents; other arguments as in `rerank`.
 
         Args:
-            which: with an index the document's id, without one its place in the list.
+            which: the document's id with an index, its place in the list without.
 
         Raises:
-            InputError: as in `rerank`, or there is no such document among them.
+            InputError: as in `rerank`, or the document is not in the list.
         """
-        asked, given = as_query(query), _listed(documents)
+        checked_query, listed = as_query(query), _listed(documents)
         if self._texts is not None:
-            if not isinstance(which, (int, np.integer)) or not 0 <= which < len(given):
-                raise InputError(f"there is no document {which!r} in a list of {len(given)}: give a place from 0 on")
-            first = None if first_stage_scores is None else _finite(first_stage_scores, len(given))
-            return self._texts.explain(asked, given, first, int(which))
-        ranking = pipeline.rank(asked, self._candidates(given, first_stage_scores), self._scorer)
+            if not isinstance(which, (int, np.integer)) or not 0 <= which < len(listed):
+                raise InputError(f"there is no document {which!r} in a list of {len(listed)}: give a place from 0 on")
+            scores = None if first_stage_scores is None else _finite(first_stage_scores, len(listed))
+            return self._texts.explain(checked_query, listed, scores, int(which))
+        ranking = pipeline.rank(checked_query, self._candidates(listed, first_stage_scores), self._scorer)
         place = place_of(ranking, which)
         document = self._documents.as_indexed(int(ranking.candidates.rows[place]))
         return explain(ranking, place, self._scorer, "the list", document)
@@ -299,38 +299,38 @@ class Reranker:
         """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
 
         Args:
-            hits: with ``docid``, ``lucene_docid`` and ``score``, best first.
-            searcher: the one that found them, whose ``doc(docid).raw()`` or ``.contents()`` gives the texts. It is not
-                asked by a reranker with an index, which looks the ids up.
-            top_k: how many documents to return, from rank 1 on; all by default.
+            hits: with ``docid``, ``lucene_docid`` and ``score``, from rank 1 on.
+            searcher: the other searcher; ``doc(docid).raw()`` or ``.contents()`` gives the texts. A reranker with an
+                index looks the ids up instead.
+            top_k: number of documents to return, from rank 1 on; all by default.
 
         Raises:
             InputError: as in `rerank`, or the searcher's index does not store the text of a hit.
         """
-        given = _listed(hits)
-        ids, scores = [one.docid for one in given], [float(one.score) for one in given]
+        listed = _listed(hits)
+        ids, scores = [hit.docid for hit in listed], [float(hit.score) for hit in listed]
         if self._texts is None:
             return self.rerank(query, ids, top_k, first_stage_scores=scores)
         texts = [stored_fields(searcher.doc(docid), docid) for docid in ids]
-        numbers = [int(one.lucene_docid) for one in given]
+        numbers = [int(hit.lucene_docid) for hit in listed]
         return [
-            Hit(ids[at], one.score, one.rank, one.document["title"], scores[at], at + 1, numbers[at])
-            for one in self.rerank(query, texts, top_k, first_stage_scores=scores)
-            for at in [one.index]
+            Hit(ids[place], text.score, text.rank, text.document["title"], scores[place], place + 1, numbers[place])
+            for text in self.rerank(query, texts, top_k, first_stage_scores=scores)
+            for place in [text.index]
         ]
 
     def _rank_texts(
         self, texts: TextScorer, query: Query, documents: list[Any], depth: int, first_stage_scores: Any, passages: bool
     ) -> list[RankedText]:
-        first = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
+        checked_scores = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
         if not documents:
             return []
-        scores = texts.score(query, documents, first, passages)
+        scores = texts.score(query, documents, checked_scores, passages)
         best = np.argsort(-scores, kind="stable")[:depth]
         columns = zip(best.tolist(), scores[best].tolist(), self.relevance.of(scores[best]).tolist())
         return [
-            RankedText(at, documents[at], score, rank, relevance)
-            for rank, (at, score, relevance) in enumerate(columns, 1)
+            RankedText(place, documents[place], score, rank, relevance)
+            for rank, (place, score, relevance) in enumerate(columns, 1)
         ]
 
     @cached_property
@@ -338,22 +338,22 @@ class Reranker:
         assert self.index is not None  # else texts are explained
         return StoredDocuments(self.index)
 
-    def _candidates(self, given: list[Any], scores: Any) -> Candidates:
+    def _candidates(self, documents: list[Any], scores: Any) -> Candidates:
         """The documents in first-stage order."""
         assert self.index is not None  # else texts are ranked
-        ids = [one.docid if isinstance(one, Hit) else one for one in given]
-        if strange := [one for one in ids if not isinstance(one, str)]:
+        ids = [document.docid if isinstance(document, Hit) else document for document in documents]
+        if invalid := [id for id in ids if not isinstance(id, str)]:
             raise InputError(
-                f"documents of an index are ids or hits, not {type(strange[0]).__name__}; for texts, load the reranker "
+                f"documents of an index are ids or hits, not {type(invalid[0]).__name__}; for texts, load the reranker "
                 "without an index"
             )
-        of_hits = [one.first_stage_score for one in given if isinstance(one, Hit)]
-        if scores is None and given and len(of_hits) == len(given):
-            scores = of_hits
-        if scores is None and self._scorer.listwise and given:
+        hit_scores = [document.first_stage_score for document in documents if isinstance(document, Hit)]
+        if scores is None and documents and len(hit_scores) == len(documents):
+            scores = hit_scores
+        if scores is None and self._scorer.listwise and documents:
             raise InputError(f"the reranker '{self.name}' reads first-stage scores: give them, or hits of a search")
-        if twice := [one for one, count in Counter(ids).items() if count > 1]:
-            raise InputError(f"document '{twice[0]}' is given twice")
+        if repeated := [id for id, count in Counter(ids).items() if count > 1]:
+            raise InputError(f"document '{repeated[0]}' is given twice")
         forward = self.index.forward
         rows = forward.rows(ids)
         if len(unknown := np.flatnonzero(rows < 0)):
@@ -366,10 +366,10 @@ class Reranker:
         return Candidates(forward, rows, _finite(scores, len(ids))).best()
 
 
-class _OneAtATime(rerankers.Scorer):
+class _LockedScorer(rerankers.Scorer):
     """A thread-safe scorer: a lock lets one thread score at a time."""
 
-    scores_together = True  # it does no harm where the scorer does not
+    scores_together = True  # harmless if the scorer's is false
 
     def __init__(self, scorer: rerankers.Scorer):
         self.scorer, self.name, self.listwise, self.lock = scorer, scorer.name, scorer.listwise, Lock()
@@ -397,63 +397,63 @@ def _listed(documents: Any) -> list[Any]:
 
 
 def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | None) -> CollectionStatistics:
-    """The statistics of an index, or of a checkpoint where none is named."""
+    """The statistics of an index, or of the checkpoint without an index."""
     if index is not None:
         return CollectionStatistics.of_index(open_index(index).forward)
     if checkpoint is None:
         raise InputError(
-            f"the reranker '{spec}' keeps no statistics of a collection, by which texts are scored: name an index as "
+            f"the reranker '{spec}' keeps no statistics of a collection, which scoring texts needs: name an index as "
             "statistics, or as index if documents are given by their ids"
         )
-    if foreign_model(checkpoint) is not None:  # a cross-encoder of others reads no statistics
+    if foreign_model(checkpoint) is not None:  # a foreign cross-encoder reads no statistics
         return CollectionStatistics.of_nothing()
     return CollectionStatistics.load(checkpoint)
 
 
 def stored_fields(document: Any, docid: str) -> dict[str, str]:
-    """Title and text of a document as a searcher of Pyserini's kind keeps it: JSON, or plain text.
+    """Title and text of a document of a searcher like Pyserini's: JSON, or plain text.
 
     Raises:
         InputError: there is no such document, or its index does not store texts.
     """
-    kept = None if document is None else document.raw() or document.contents()
-    if kept is None:
+    stored = None if document is None else document.raw() or document.contents()
+    if stored is None:
         raise InputError(
             f"the searcher has no text of document '{docid}': it needs an index that stores raw or contents"
         )
     try:
-        found = json.loads(kept)
+        value = json.loads(stored)
     except ValueError:
-        found = kept
-    title, text = fields_of(found if isinstance(found, dict) else kept, f"'{docid}'")
+        value = stored
+    title, text = fields_of(value if isinstance(value, dict) else stored, f"'{docid}'")
     return {"title": title, "text": text}
 
 
 def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     try:
-        found = np.asarray(scores, np.float32)
+        array = np.asarray(scores, np.float32)
     except (TypeError, ValueError):
         raise InputError("first-stage scores must be numbers") from None
-    if found.shape != (count,):
-        raise InputError(f"{count} documents have first-stage scores of shape {found.shape}: give one score each")
-    if not np.isfinite(found).all():
+    if array.shape != (count,):
+        raise InputError(f"{count} documents have first-stage scores of shape {array.shape}: give one score each")
+    if not np.isfinite(array).all():
         raise InputError("a first-stage score is NaN or infinite")
-    return found
+    return array
 
 
 def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> list[Hit]:
-    """The best k documents of a ranking after the first ``offset``."""
-    best = ranking._replace(order=ranking.order[offset : offset + k])
+    """The top k documents of a ranking after the first ``offset``."""
+    page = ranking._replace(order=ranking.order[offset : offset + k])
     candidates, index = ranking.candidates, ranking.candidates.index
-    rows = candidates.rows[best.order]
-    of_scores = best.doc_ids, best.ranked_scores.tolist(), range(offset + 1, offset + len(rows) + 1)
-    before = candidates.first_stage_scores[best.order].tolist(), (best.order + 1).tolist()
-    columns = (*of_scores, index.titles.take(rows), *before, index.lucene_numbers[rows].tolist())
+    rows = candidates.rows[page.order]
+    scores = page.ranked_scores.tolist(), range(offset + 1, offset + len(rows) + 1)
+    first_stage = candidates.first_stage_scores[page.order].tolist(), (page.order + 1).tolist()
+    columns = page.doc_ids, *scores, index.titles.take(rows), *first_stage, index.lucene_numbers[rows].tolist()
     return [Hit(*fields) for fields in zip(*columns)]
 
 
 def open_index(index: str | Path | Index) -> Index:
-    """The index of a folder; one that is open already stays the same."""
+    """The index of a folder; an open index stays the same."""
     if isinstance(index, Index):
         return index
     if not isinstance(index, (str, os.PathLike)):
@@ -462,7 +462,7 @@ def open_index(index: str | Path | Index) -> Index:
 
 
 def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:
-    """A query with this text; without an id the text is also its id, which messages show."""
+    """A query with this text; its default id, which messages show, is the text."""
     if not isinstance(text, str):
         raise InputError(f"a query is a text, not {type(text).__name__}")
     if isinstance(filter, Mapping):
@@ -473,7 +473,7 @@ def as_query(text: str, id: str | None = None, filter: Filter | Values | None = 
 
 
 def at_least(number: int, name: str, least: int = 1) -> int:
-    """A whole number that a caller gave."""
+    """The number; an `InputError` unless it is a whole number of at least ``least``."""
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         raise InputError(f"{name} is {number!r}: it must be a whole number")
     if number < least:

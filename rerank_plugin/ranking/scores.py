@@ -1,4 +1,4 @@
-"""A reranker's scores, checked once: their number, and that all are finite."""
+"""Checks the scores of a reranker once: their number, and that all are finite."""
 
 from __future__ import annotations
 
@@ -15,26 +15,33 @@ from rerank_plugin.rerankers import CandidateScorer, as_scorer, score_many
 def checked_scores(
     queries: Sequence[Query], candidates: Sequence[Candidates], reranker: CandidateScorer
 ) -> list[np.ndarray]:
-    """A reranker's scores for the candidates of several queries, float32 [C] each, after `checked`.
+    """A reranker's scores for the candidates of several queries, float32 [C] each, checked as in `checked`.
 
-    Empty lists are not passed to it.
+    The reranker does not get empty lists.
     """
     scores = [np.zeros(0, np.float32)] * len(candidates)
-    filled = [place for place, found in enumerate(candidates) if len(found)]
-    given = score_many(reranker, [queries[place] for place in filled], [candidates[place] for place in filled])
-    for place, one in zip(filled, given, strict=True):
-        scores[place] = checked(one, queries[place], candidates[place], f"the reranker '{as_scorer(reranker).name}'")
+    nonempty = [i for i, each in enumerate(candidates) if len(each)]
+    unchecked = score_many(reranker, [queries[i] for i in nonempty], [candidates[i] for i in nonempty])
+    for i, its_scores in zip(nonempty, unchecked, strict=True):
+        scores[i] = checked(its_scores, queries[i], candidates[i], f"the reranker '{as_scorer(reranker).name}'")
     return scores
 
 
-def checked(scores: np.ndarray, query: Query, candidates: Candidates, giver: str) -> np.ndarray:
-    """Scores as float32 [C], after the only check of their number and values before a run is written."""
+def checked(scores: np.ndarray, query: Query, candidates: Candidates, scorer: str) -> np.ndarray:
+    """Scores as float32 [C], after the only check of their number and values before a run is written.
+
+    Args:
+        scorer: description of the scorer, for messages.
+
+    Raises:
+        InputError: the number of scores differs from that of candidates, or a score is NaN or infinite.
+    """
     scores = np.asarray(scores, dtype=np.float32)
     if scores.shape != (len(candidates),):
         raise InputError(
-            f"{giver} gave scores of shape {scores.shape} for {len(candidates)} candidates of query {query.id}"
+            f"{scorer} gave scores of shape {scores.shape} for {len(candidates)} candidates of query {query.id}"
         )
     if len(bad := np.flatnonzero(~np.isfinite(scores))):
         document = candidates.index.ids[int(candidates.rows[bad[0]])]
-        raise InputError(f"{giver} scores document {document} for query {query.id} as NaN or infinite")
+        raise InputError(f"{scorer} scores document {document} for query {query.id} as NaN or infinite")
     return scores

@@ -29,7 +29,7 @@ from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, configure
 
-QUERIES_AT_ONCE = 8  # that a reranker scores together where there are many
+QUERIES_AT_ONCE = 8  # queries of a batch that a reranker scores together
 
 
 class Searcher:
@@ -37,13 +37,13 @@ class Searcher:
 
     The hits of a query equal the run that the search command writes with the same settings, in the same order.
 
-    It takes the place of Pyserini's ``LuceneSearcher``: `search`, `batch_search`, `doc`, `num_docs`, `set_bm25`,
-    `set_qld`, `set_rm3`, `unset_rm3`, `is_using_rm3` and `close` have its names and arguments. What sets a first stage
-    is for all searches that begin afterwards, in all threads.
+    It replaces Pyserini's ``LuceneSearcher``: `search`, `batch_search`, `doc`, `num_docs`, `set_bm25`, `set_qld`,
+    `set_rm3`, `unset_rm3`, `is_using_rm3` and `close` have the same names and arguments. Setting a first stage affects
+    all later searches, in all threads.
 
     Attributes:
         index: the `Index` that is searched.
-        num_docs: how many documents it has.
+        num_docs: number of documents.
         reranker: the `Reranker`; None to keep the first stage's order.
         depth: the most candidates that the first stage retrieves for a query.
     """
@@ -59,30 +59,30 @@ class Searcher:
 
         Args:
             index: the folder of an index, or an open `Index`.
-            reranker: what `Reranker.load` takes, a list of names for a cascade included; a `Reranker` over this index;
-                or an object with ``score(query, candidates)``.
-            first_stage: as the commands name one (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...),
-                or a configuration object of ``rerank_plugin.retrieval``.
-            depth: how many candidates are retrieved for a query.
+            reranker: a spec of `Reranker.load`, or a list of them for a cascade; a `Reranker` over this index; or an
+                object with ``score(query, candidates)``.
+            first_stage: its name (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...), or a
+                configuration object of ``rerank_plugin.retrieval``.
+            depth: number of candidates retrieved for a query.
 
         Raises:
-            InputError: there is no such index, reranker or first stage, or they do not belong together.
+            InputError: there is no such index, reranker or first stage, or they do not fit together.
         """
         self.depth = at_least(depth, "depth")
         self._config = _first_stage_config(first_stage)
 
         def opened() -> tuple[Index, Reranker | None, OpenPipeline]:
-            found = open_index(index)
-            made = _reranker(reranker, found)
-            return found, made, self._pipeline_of(found, made, self._config)
+            open_one = open_index(index)
+            loaded = _reranker(reranker, open_one)
+            return open_one, loaded, self._pipeline_of(open_one, loaded, self._config)
 
         self.index, self.reranker, self._pipeline = retry_if_replaced(index, opened)
         if self.reranker is not None:
             warn_first_stage_mismatch(self.reranker._scorer, self._config.name)
         self.num_docs = len(self.index)
         self._closed, self._lock, self._notes = False, Lock(), NotesLog()
-        self._replaced: list[OpenPipeline] = []  # which other threads may be searching
-        # Opened when the first document, or the first similar ones, are asked for.
+        self._replaced: list[OpenPipeline] = []  # other threads may still be searching with them
+        # Opened by the first `doc` or `explain`, and the first `similar`.
         self._stored: StoredDocuments | None = None
         self._encodings: dict[str, DenseStage] = {}
 
@@ -90,12 +90,12 @@ class Searcher:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
         Args:
-            offset: how many of the best documents to pass over: page 2 of ten hits each has the offset 10.
-            filter: which documents may be found: a `Filter`, or what `Filter.of` takes; None for all.
+            offset: number of top documents to skip: page 2 of ten hits each has the offset 10.
+            filter: restricts the documents: a `Filter`, or an argument of `Filter.of`; None for all.
 
         Raises:
-            InputError: the query is no text, k is below 1, offset + k is above the depth, or the first stage or the
-                index cannot filter so.
+            InputError: the query is not a text, k is below 1, offset + k is above the depth, or the first stage or the
+                index does not support the filter.
         """
         query, k = as_query(q, filter=filter), self._within_depth(k, offset)
         return ranked_hits(self._rank(query), k, offset)
@@ -113,8 +113,8 @@ class Searcher:
 
         Args:
             qids: ids of the queries; by default their positions in the list, "0", "1", ...
-            threads: how many threads retrieve candidates.
-            filter: as for `search`, for all queries.
+            threads: number of threads that retrieve candidates.
+            filter: as in `search`, for all queries.
 
         Raises:
             InputError: as in `search`, or the number of ids differs from that of queries, or two ids are equal.
@@ -125,14 +125,14 @@ class Searcher:
         ids = [str(place) for place in range(len(texts))] if qids is None else list(qids)
         if len(ids) != len(texts):
             raise InputError(f"{len(texts)} queries but {len(ids)} query ids: give one id each")
-        asked = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
+        checked_queries = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
         k = self._within_depth(k)
-        return {ranking.query.id: ranked_hits(ranking, k) for ranking in self._rank_all(asked, threads)}
+        return {ranking.query.id: ranked_hits(ranking, k) for ranking in self._rank_all(checked_queries, threads)}
 
     def notes(self, q: str) -> list[str]:
-        """What should be said of a query: that a model knows few of its words, or that it is read as words only.
+        """Notes on a query: a model knows few of its words, or its search syntax is read as words.
 
-        Searches log them as warnings, once a query; many queries that are searched together get one line for each note.
+        Searches log them as warnings, once for each query; a batch of queries gets one line for each note.
         """
         return notes_of(as_query(q), self._pipeline.first_stage, self._pipeline.scorer)
 
@@ -161,12 +161,12 @@ class Searcher:
         return self._documents().read(int(self.index.forward.lucene_numbers[row]), self.index.forward.ids[row])
 
     def explain(self, query: str, docid: str) -> Explanation:
-        """What the score of a document is made of, and why it moved.
+        """Explain the score and the rank of a document.
 
-        It is computed from the module of a neural model, in a tenth of a second or so; the first time loads torch.
+        A neural model computes it with its PyTorch module, in about a tenth of a second; the first call loads torch.
 
         Raises:
-            InputError: the query is no text, or the document is none of its candidates.
+            InputError: the query is not a text, or the document is not one of its candidates.
         """
         ranking = self._rank(as_query(query))
         place = place_of(ranking, docid)
@@ -174,10 +174,10 @@ class Searcher:
         return explain(ranking, place, self._pipeline.scorer, self._config.name, document)
 
     def similar(self, docid: str, k: int = 10, encoder: str | Path = "ktrel") -> list[Hit]:
-        """The k documents whose stored vectors are closest to that of a document, which is left out itself.
+        """The k other documents whose stored vectors are closest to a document's.
 
         Args:
-            encoder: the model that encoded the index: its folder, or the name of a bundled one.
+            encoder: the model that encoded the index: its folder, or the name of a bundled model.
 
         Returns:
             Hits whose score is the cosine.
@@ -198,26 +198,26 @@ class Searcher:
         return ranked_hits(ranking, len(candidates))
 
     def set_bm25(self, k1: float = 0.9, b: float = 0.4) -> None:
-        """Retrieve by BM25 with these parameters; with RM3, if that is set."""
+        """Retrieve by BM25 with these parameters; RM3 stays set."""
         config = self._lucene_config("set_bm25")
         self._set(replace(config, name=BM25 if config.name == QLD else config.name, k1=float(k1), b=float(b)))
 
     def set_qld(self, mu: float = 1000.0) -> None:
         """Retrieve by query likelihood with Dirichlet smoothing; an `InputError` if RM3 is set, which needs BM25."""
         if self.is_using_rm3():
-            raise InputError("RM3 goes with BM25 here: call unset_rm3 before set_qld")
+            raise InputError("RM3 needs BM25: call unset_rm3 before set_qld")
         self._set(replace(self._lucene_config("set_qld"), name=QLD, mu=float(mu)))
 
     def set_rm3(self, fb_terms: int = 10, fb_docs: int = 10, original_query_weight: float = 0.5) -> None:
-        """Expand queries by RM3; an `InputError` with query likelihood, since it goes with BM25 here."""
+        """Expand queries by RM3; an `InputError` with query likelihood, since RM3 needs BM25."""
         config = self._lucene_config("set_rm3")
         if config.name == QLD:
-            raise InputError("RM3 goes with BM25 here: call set_bm25 before set_rm3")
+            raise InputError("RM3 needs BM25: call set_bm25 before set_rm3")
         weight = float(original_query_weight)
         self._set(replace(config, name=RM3, rm3_terms=fb_terms, rm3_documents=fb_docs, rm3_weight=weight))
 
     def unset_rm3(self) -> None:
-        """Expand queries no longer."""
+        """Stop expanding queries."""
         if self.is_using_rm3():
             self._set(replace(self._lucene_config("unset_rm3"), name=BM25))
 
@@ -226,12 +226,12 @@ class Searcher:
         return bool(self._config.name == RM3)
 
     def close(self) -> None:
-        """Close the first stage; nothing can be searched afterwards."""
+        """Close the first stage; later searches raise an `InputError`."""
         with self._lock:
             closed, self._closed = self._closed, True
-        for one in () if closed else (self._pipeline, *self._replaced, self._stored):
-            if one is not None:
-                one.close()
+        for resource in () if closed else (self._pipeline, *self._replaced, self._stored):
+            if resource is not None:
+                resource.close()
 
     def _lucene_config(self, method: str) -> LuceneConfig:
         if not isinstance(self._config, LuceneConfig):
@@ -239,7 +239,7 @@ class Searcher:
         return self._config
 
     def _set(self, config: LuceneConfig) -> None:
-        """Take another first stage."""
+        """Replace the first stage."""
         self._check_open()
         opened = self._pipeline_of(self.index, self.reranker, config)
         with self._lock:
@@ -255,7 +255,7 @@ class Searcher:
         scorer = None if reranker is None else reranker._scorer
         return OpenPipeline(index, index.first_stage(config), self.depth, scorer, cuts_ranking=cuts_ranking(config))
 
-    @cached_property  # finding it reads what is installed; those of Lucene, which can take each other's place, agree
+    @cached_property  # the look-up reads the installed packages; Lucene's stages, which replace one another, agree
     def _needs_query_id(self) -> bool:
         entry = FIRST_STAGES.find(self._config.name)
         return entry is not None and bool(entry.needs_query_id)
@@ -270,21 +270,21 @@ class Searcher:
         self._check_open()
         if self._needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
-        asked = self._pipeline
-        self._notes.log([query], asked.first_stage, asked.scorer)
-        return asked.rank(query)
+        opened = self._pipeline
+        self._notes.log([query], opened.first_stage, opened.scorer)
+        return opened.rank(query)
 
     def _rank_all(self, queries: Sequence[Query], threads: int) -> Iterator[Ranking]:
         self._check_open()
-        threads, asked = at_least(threads, "threads"), self._pipeline
-        self._notes.log(queries, asked.first_stage, asked.scorer)
-        return asked.rank_all(queries, threads, QUERIES_AT_ONCE)
+        threads, opened = at_least(threads, "threads"), self._pipeline
+        self._notes.log(queries, opened.first_stage, opened.scorer)
+        return opened.rank_all(queries, threads, QUERIES_AT_ONCE)
 
     def _within_depth(self, k: int, offset: int = 0) -> int:
         if (last := at_least(k, "k") + at_least(offset, "offset", 0)) > self.depth:
-            asked = f"offset + k is {last}" if offset else f"k is {k}"
+            request = f"offset + k is {last}" if offset else f"k is {k}"
             raise InputError(
-                f"{asked}, but only {self.depth} candidates are retrieved: open the searcher with depth={last}"
+                f"{request}, but only {self.depth} candidates are retrieved: open the searcher with depth={last}"
             )
         return int(k)
 
@@ -302,7 +302,7 @@ def rank(
 ) -> RankedList:
     """The ranked list of one query, as in `rank_many`. Each call opens the index; use `Searcher` for several queries.
 
-    Arguments and errors are those of `Searcher`.
+    Arguments and errors as in `Searcher`.
     """
     with Searcher(index, reranker, first_stage, depth) as searcher:
         return _ranked_list(searcher._rank(as_query(query)))
@@ -318,71 +318,72 @@ def rank_many(
 ) -> dict[str, RankedList]:
     """A run: the ranked lists of all queries by their ids, in the order of the queries.
 
-    `write_run` writes it as the same file as the search command. Scores have no ties: equal scores are separated by
-    the smallest float32 steps, so that every tool reads the same order.
+    `write_run` writes the same file as the search command. Scores have no ties: equal scores are separated by the
+    smallest float32 steps, so that every tool reads the same order.
 
     Args:
-        queries: what the commands take (``sample:test``, a BEIR folder with its split, a TSV file, ...), texts by query
-            id, or records with ``id`` and ``text``.
-        threads: how many threads retrieve candidates.
+        queries: a spec as for the commands (``sample:test``, a BEIR folder with its split, a TSV file, ...), texts by
+            query id, or records with ``id`` and ``text``.
+        threads: number of threads that retrieve candidates.
 
-    The other arguments are those of `Searcher`.
+    Other arguments as in `Searcher`.
 
     Raises:
-        InputError: as in `Searcher`, or the queries cannot be read, or two have the same id.
+        InputError: as in `Searcher`, or the queries cannot be read, or two queries have the same id.
     """
-    asked = _queries(queries)
+    checked_queries = _queries(queries)
     with Searcher(index, reranker, first_stage, depth) as searcher:
-        return {ranking.query.id: _ranked_list(ranking) for ranking in searcher._rank_all(asked, threads)}
+        return {ranking.query.id: _ranked_list(ranking) for ranking in searcher._rank_all(checked_queries, threads)}
 
 
 def _ranked_list(ranking: Ranking) -> RankedList:
     return RankedList(ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
 
 
-def _queries(given: str | Path | Mapping[str, str] | Iterable[Query]) -> list[Query]:
-    if isinstance(given, (str, Path)):
-        return read_queries(str(given))
-    if isinstance(given, Mapping):
-        return _checked(as_query(text, id) for id, text in given.items())
-    asked = list(given)
-    if strange := [one for one in asked if not isinstance(one, Query)]:
-        raise InputError(f"queries are records of id and text, or texts by id; found {type(strange[0]).__name__}")
-    return _checked(asked)
+def _queries(queries: str | Path | Mapping[str, str] | Iterable[Query]) -> list[Query]:
+    if isinstance(queries, (str, Path)):
+        return read_queries(str(queries))
+    if isinstance(queries, Mapping):
+        return _checked(as_query(text, id) for id, text in queries.items())
+    records = list(queries)
+    if invalid := [record for record in records if not isinstance(record, Query)]:
+        raise InputError(f"queries are records of id and text, or texts by id; found {type(invalid[0]).__name__}")
+    return _checked(records)
 
 
 def _checked(queries: Iterable[Query]) -> list[Query]:
-    """The queries, whose ids must be texts and differ."""
-    found: dict[str, Query] = {}
+    """The queries; an `InputError` unless their ids are texts and differ."""
+    by_id: dict[str, Query] = {}
     for query in queries:
         if not isinstance(query.id, str):
-            raise InputError(f"the query id {query.id!r} is no text: give '{query.id}'")
-        if query.id in found:
+            raise InputError(f"the query id {query.id!r} is not a text: give '{query.id}'")
+        if query.id in by_id:
             raise InputError(f"two queries have the id '{query.id}': query ids must differ")
-        found[query.id] = query
-    return list(found.values())
+        by_id[query.id] = query
+    return list(by_id.values())
 
 
-def _first_stage_config(given: str | Any) -> Any:
-    if isinstance(given, str):
-        return configure(given)
-    if not callable(getattr(given, "open", None)):
-        raise InputError(f"a first stage is a name, such as 'bm25', or a configuration, not {type(given).__name__}")
-    return given
+def _first_stage_config(first_stage: str | Any) -> Any:
+    if isinstance(first_stage, str):
+        return configure(first_stage)
+    if not callable(getattr(first_stage, "open", None)):
+        kind = type(first_stage).__name__
+        raise InputError(f"a first stage is a name, such as 'bm25', or a configuration, not {kind}")
+    return first_stage
 
 
-def _reranker(given: Any, index: Index) -> Reranker | None:
-    if given is None:
+def _reranker(reranker: Any, index: Index) -> Reranker | None:
+    if reranker is None:
         return None
-    if isinstance(given, (str, Path, list, tuple)):
-        return Reranker.load(given, index)
-    if not isinstance(given, Reranker):
-        return Reranker(given, index)
-    other = given.index
+    if isinstance(reranker, (str, Path, list, tuple)):
+        return Reranker.load(reranker, index)
+    if not isinstance(reranker, Reranker):
+        return Reranker(reranker, index)
+    other = reranker.index
     if other is None:
-        raise InputError("the reranker is of texts: load it with the index that is searched")
+        raise InputError("the reranker scores texts: load it with the index that is searched")
     if other.folder.resolve() != index.folder.resolve() or other.generation != index.generation:
         raise InputError(
-            f"the reranker is of the index {other.folder}, not of {index.folder} as it is now: load it anew"
+            f"the reranker is of the index {other.folder}, not of {index.folder} as it is now: load it again"
         )
-    return given
+    return reranker

@@ -1,4 +1,4 @@
-"""The documents that a Lucene index stores, as Pyserini's searcher gives them."""
+"""The stored documents of a Lucene index, with the interface of Pyserini's ``Document``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class StoredDocument:
     """A document, with the methods of Pyserini's ``Document``.
 
     Args:
-        docid: its external id.
-        raw: what is stored as ``raw``, in an index of this package a JSON object; None if nothing is.
-        contents: what is stored as ``contents`` beside it.
+        docid: the external id.
+        raw: the stored field ``raw``, in an index of this package a JSON object; None if it is not stored.
+        contents: the stored field ``contents``, likewise.
     """
 
     def __init__(self, docid: str, raw: str | None, contents: str | None = None):
@@ -29,12 +29,12 @@ class StoredDocument:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """The JSON object that is stored as ``raw``; without one, no fields."""
+        """The JSON object in ``raw``; empty if ``raw`` is not one."""
         try:
-            found = json.loads(self._raw or "")
-        except ValueError:  # other collections store what they were made of
-            found = None
-        return found if isinstance(found, dict) else {}
+            value = json.loads(self._raw or "")
+        except ValueError:  # other tools may store the source text
+            value = None
+        return value if isinstance(value, dict) else {}
 
     def docid(self) -> str:
         """The external id."""
@@ -45,7 +45,7 @@ class StoredDocument:
         return self._docid
 
     def raw(self) -> str | None:
-        """What is stored as ``raw``."""
+        """The stored field ``raw``."""
         return self._raw
 
     def contents(self) -> str | None:
@@ -53,31 +53,31 @@ class StoredDocument:
         return self.fields.get("contents", self._contents)
 
     def get(self, field: str) -> Any:
-        """The value of a field of the JSON object, or the object itself for ``raw``; None where there is none."""
+        """The value of a field of the JSON object, or the object's text for ``raw``; None if it is missing."""
         if field == "raw":
             return self._raw
         return self.contents() if field == "contents" else self.fields.get(field)
 
 
 class StoredDocuments:
-    """Reads documents of an index. It is thread-safe; Java starts when it is made."""
+    """Reads stored documents of an index. It is thread-safe; its constructor starts Java."""
 
     def __init__(self, index: Index):
         self.index, self.reader, self.lock = index, index.open_lucene(), Lock()
 
     def read(self, number: int, docid: str) -> StoredDocument:
-        """The document with a Lucene number and its id; an `InputError` if the index does not store documents."""
+        """The document with a Lucene document number and an id; an `InputError` if the index stores no documents."""
         with self.lock:
-            stored = self.reader.storedFields()  # kept while Java uses it: pyjnius lets go of it too early
-            found = stored.document(number)
-            raw = found.get("raw")
-            contents = None if raw is not None and '"contents"' in raw else found.get("contents")  # not twice
+            stored = self.reader.storedFields()  # keeps a reference: pyjnius would release it while Java uses it
+            document = stored.document(number)
+            raw = document.get("raw")
+            contents = None if raw is not None and '"contents"' in raw else document.get("contents")  # not twice
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
 
     def as_indexed(self, row: int) -> Document | None:
-        """Title and abstract of a row as they were indexed; None if the index does not store them."""
+        """Title and abstract of a row as indexed; None if the index does not store them."""
         with self.lock, suppress(InputError):
             return next(self.index.stored_documents(self.reader, np.array([row])))
         return None

@@ -1,4 +1,4 @@
-"""Texts that are in no index, as candidates of an index in memory."""
+"""Texts without an index, as candidates of an index in memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
-BODY_FIELDS = ("text", "abstract", "contents")  # of a mapping: the first that is there
+BODY_FIELDS = ("text", "abstract", "contents")  # keys of a mapping; the first present one is read
 
 
 class TextScorer:
-    """Scores texts by a scorer over ``index``, which holds those of the last call. It is thread-safe, by a lock."""
+    """Scores texts with a scorer over ``index``, which holds the texts of the last call. It is thread-safe."""
 
     def __init__(self, scorer: Scorer, index: TextIndex):
         self.scorer, self.index, self.lock = scorer, index, Lock()
@@ -33,7 +33,7 @@ class TextScorer:
     def explain(
         self, query: Query, documents: Sequence[Any], first_stage: np.ndarray | None, which: int
     ) -> Explanation:
-        """The explanation of one of the documents, which stand in first-stage order; arguments are those of `score`."""
+        """The explanation of the document at place ``which``; documents are in first-stage order, as in `score`."""
         title, text = fields_of(documents[which], f"{which} of the list")
         with self.lock:
             candidates = self._hold(query, documents, first_stage, passages=False)
@@ -48,12 +48,12 @@ class TextScorer:
 
         Args:
             documents: strings, or mappings with ``title`` and one of `BODY_FIELDS`.
-            first_stage: float32 [n]; by default BM25 with the first stage's parameters, of the words as they are: the
-                first stage's are stemmed.
-            passages: whether a text that is longer than the model reads is scored by its best passage.
+            first_stage: first-stage scores, float32 [n]; by default BM25 with the first stage's parameters, but of
+                unstemmed words.
+            passages: whether a text longer than the model reads is scored by its best passage.
 
         Raises:
-            InputError: a document is no text, or a score is not finite.
+            InputError: a document is not a text, or a score is not finite.
         """
         with self.lock:
             candidates = self._hold(query, documents, first_stage, passages)
@@ -63,7 +63,7 @@ class TextScorer:
             return scores
 
     def _hold(self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool) -> Texts:
-        """The documents as candidates, until the next call."""
+        """The documents as candidates, valid until the next call."""
         titles, abstracts = zip(
             *(fields_of(document, f"{place} of the list") for place, document in enumerate(documents))
         )
@@ -72,26 +72,26 @@ class TextScorer:
 
 
 class Texts(Candidates):
-    """All texts, or passages, of an index of texts. First-stage scores that are not given are computed when read."""
+    """All texts, or passages, of an index of texts. Default first-stage scores are computed when they are read."""
 
     def __init__(self, index: TextIndex, query: Query, first_stage_scores: np.ndarray | None):
         self.index, self.query, self.rows = index, query, np.arange(len(index))
         if first_stage_scores is not None:
             self.first_stage_scores = np.asarray(first_stage_scores, np.float32)
 
-    @cached_property
-    def first_stage_scores(self) -> np.ndarray:
-        """Lucene's BM25 of title and text, whose factor is 1 where Okapi's is k1 + 1; float32 [C]."""
+    @cached_property  # an assignment replaces its value, unlike a property's
+    def first_stage_scores(self) -> np.ndarray:  # type: ignore[override]
+        """BM25 of title and text as in Lucene, without Okapi's factor k1 + 1; float32 [C]."""
         config = LuceneConfig()
-        found = Matches(self.index.query(self.query.text), self).bm25("text", config.k1, config.b)
-        return (found / (config.k1 + 1)).astype(np.float32)
+        okapi = Matches(self.index.query(self.query.text), self).bm25("text", config.k1, config.b)
+        return (okapi / (config.k1 + 1)).astype(np.float32)
 
 
 def fields_of(document: Any, name: object) -> tuple[str, str]:
-    """Title and text of a document that a user gave; ``name`` is for messages.
+    """Title and text of a user's document; ``name`` describes it in messages.
 
     Raises:
-        InputError: it is no string and no mapping with texts.
+        InputError: it is neither a string nor a mapping with texts.
     """
     if isinstance(document, str):
         return "", document
@@ -103,8 +103,8 @@ def fields_of(document: Any, name: object) -> tuple[str, str]:
     body = next((field for field in BODY_FIELDS if document.get(field) is not None), BODY_FIELDS[0])
     if document.get(body) is None and document.get("title") is None:
         raise InputError(f"document {name} has no title, {', '.join(BODY_FIELDS)}: there is no text to read")
-    found = {field: document.get(field) or "" for field in ("title", body)}
-    for field, value in found.items():
+    fields = {field: document.get(field) or "" for field in ("title", body)}
+    for field, value in fields.items():
         if not isinstance(value, str):
             raise InputError(f"document {name}: its {field} is of type {type(value).__name__}, expected a text")
-    return found["title"], found[body]
+    return fields["title"], fields[body]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.base.records import Query
@@ -68,6 +68,8 @@ def lacking_words(stage: FirstStage, query: Query) -> list[str]:
 
 class FirstStageConfig(Protocol):
     """The configuration of a first stage: a frozen dataclass whose fields, JSON values, determine the candidates."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def name(self) -> str:

@@ -185,4 +185,4 @@ def test_an_index_that_has_changed_or_gone(refused, tmp_path):
 
 def test_a_field_without_an_index_that_has_it(refused):
     err = refused("index --corpus sample --title-field t --index other")
-    assert "--title-field is for an index that is there" in err
+    assert "--title-field is for an existing Lucene index" in err

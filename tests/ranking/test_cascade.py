@@ -42,7 +42,7 @@ def test_the_last_at_sign_before_digits_says_how_many(spec, reranker, keep):
 
 
 def test_a_stage_of_nothing_is_refused():
-    with pytest.raises(InputError, match="delta@0: a reranker scores at least 1"):
+    with pytest.raises(InputError, match="delta@0: a reranker must score at least 1"):
         Stage.parse("delta@0")
 
 

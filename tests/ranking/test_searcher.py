@@ -203,7 +203,7 @@ def test_what_no_searcher_can_be_opened_with(index, arguments, message):
         (lambda s: s.batch_search("cancer"), "takes a list of queries"),
         (lambda s: s.batch_search(["cancer"], ["a", "b"]), "1 queries but 2 query ids"),
         (lambda s: s.batch_search(["cancer", "stroke"], ["a", "a"]), "two queries have the id 'a'"),
-        (lambda s: s.batch_search(["cancer"], [1]), "the query id 1 is no text: give '1'"),
+        (lambda s: s.batch_search(["cancer"], [1]), "the query id 1 is not a text: give '1'"),
         (lambda s: s.batch_search(["cancer"], k=2, threads=0), "threads is 0"),
     ],
 )
