@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def arguments() -> commandline.Parser:
     return parser
 
 
-def _add_building_options(add) -> None:
+def _add_building_options(add: Callable[..., Any]) -> None:
     strict = "stop at the first duplicate id, empty document or unreadable record"
     add("--strict", action="store_true", help=strict)
     stem = "stemmer of the forward index; Lucene's fields are not changed (default: none)"
@@ -78,7 +78,7 @@ def _add_building_options(add) -> None:
     add("--threads", type=int, help="Lucene indexing threads (default: one per core)")
 
 
-def _add_encoding_options(add) -> None:
+def _add_encoding_options(add: Callable[..., Any]) -> None:
     add("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
     add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
     add("--half", action="store_true", help="store vectors in half precision, in half the space")

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.extras import naming_extras
@@ -22,6 +22,8 @@ from rerank_plugin.base.settings import chosen, settings
 
 if TYPE_CHECKING:
     from rerank_plugin.retrieval.register import FirstStageConfig
+
+T = TypeVar("T")
 
 PACKAGE = Path(__file__).parent
 COMMON = "common options"
@@ -35,7 +37,9 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         is_empty = action.default in (None, [], "") or action.default is False
         return action.help if is_empty else super()._get_help_string(action)
 
-    def _format_usage(self, usage, actions, groups, prefix):
+    def _format_usage(
+        self, usage: str | None, actions: Iterable[Any], groups: Iterable[Any], prefix: str | None
+    ) -> str:
         if prefix == "":  # the common start of the subcommands' usages
             return super()._format_usage(usage, actions, groups, prefix)
         groups = [group for group in groups if group.required]
@@ -47,7 +51,7 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 class NotRepeatable(argparse.Action):
     """An action that refuses a repeated option: it is unclear which value is meant."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         if option_string and self in parser.parsed:
             cure = f"give its values after one {option_string}" if self.nargs == "+" else "give it once"
             raise argparse.ArgumentError(self, f"is given twice: {cure}")
@@ -66,7 +70,7 @@ class SwitchOnce(NotRepeatable, argparse.BooleanOptionalAction):
 class HelpAll(argparse.Action):
     """``--help-all``: prints the help of all options and exits."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         parser._print_message(parser.full_help(), sys.stdout)
         parser.exit()
 
@@ -86,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         hidden: dict[str, Any] = dict(dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         self.add_argument("--help-all", action=HelpAll, nargs=0, **hidden)
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.parsed = set()
         return super().parse_known_args(args, namespace)
 
@@ -102,7 +106,7 @@ class Parser(argparse.ArgumentParser):
             error.message += suggestion(str(value), map(str, action.choices or ()))
             raise
 
-    def _print_message(self, message: str, file=None) -> None:
+    def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(as_called(message), file)
 
     def full_help(self) -> str:
@@ -131,7 +135,7 @@ class Parser(argparse.ArgumentParser):
             if value is not None and (min(value) if isinstance(value, list) else value) < 1:
                 self.error(f"{flag(name)} must be at least 1")
 
-    def subcommand(self, subparsers, name: str, help: str, description: str, example: str) -> Parser:
+    def subcommand(self, subparsers: Any, name: str, help: str, description: str, example: str) -> Parser:
         """The parser of a subcommand, with the options every command takes."""
         texts = {"help": help, "description": description, "epilog": example}
         subparser = subparsers.add_parser(name, formatter_class=HelpFormatter, **texts)
@@ -185,7 +189,7 @@ def parse(command_parser: argparse.ArgumentParser, argv: list[str] | None) -> ar
     return options
 
 
-def add_settings(to, config: type, given_only: bool = False) -> None:
+def add_settings(to: Any, config: type, given_only: bool = False) -> None:
     """Add an option for each setting of a configuration (:mod:`rerank_plugin.base.settings`).
 
     Args:
@@ -204,7 +208,7 @@ def add_settings(to, config: type, given_only: bool = False) -> None:
         to.add_argument(flag(setting.option), help=setting.help, **arguments)
 
 
-def configured(config: type, options: argparse.Namespace, **more):
+def configured(config: type[T], options: argparse.Namespace, **more: Any) -> T:
     """The configuration with the values of its options and of the fields ``more``.
 
     Raises:
@@ -306,6 +310,6 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
         sys.exit(1)
 
 
-def _end(number: int, frame) -> None:
+def _end(number: int, frame: Any) -> None:
     """A signal handler that ends the process as Ctrl-C does."""
     raise KeyboardInterrupt(number)

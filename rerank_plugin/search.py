@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -89,7 +89,7 @@ def _reranker_help() -> str:
     )
 
 
-def _add_candidate_options(add) -> None:
+def _add_candidate_options(add: Callable[..., Any]) -> None:
     filter = (
         "search only documents with this metadata: year:2015-2020, type:Review, journal, author, mesh, language or "
         "retracted:no; may be repeated: all fields must match, each by any of its values"

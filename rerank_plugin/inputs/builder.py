@@ -1,13 +1,13 @@
 """The inputs of neural models: words and concepts of queries and documents as ids of the model, masks, and features.
 
-Training and search both build their inputs here, so that their scores are equal. Only batches of tensors need torch.
+Training and search share this code, so that their scores are equal. Only batches of tensors need torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Inputs(NamedTuple):
     """One batch. Masks are True for words and concepts, False for padding; padded ids are 0.
 
-    Terms are the same words as ids of the index, which distinguish words outside the model's vocabulary; they and IDF
-    are for models that match words by identity or weight them by IDF. Concepts are set only for models that read them.
+    Terms are the same words as ids of the index, which distinguish words outside the model's vocabulary. Terms and IDF
+    are for models that match words by identity or weight them by IDF; concepts are set only for models that read them.
     """
 
     documents: Tensor  # int64 [B, N]
@@ -49,12 +49,12 @@ class Inputs(NamedTuple):
 
         return cls(*(None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*batches)))
 
-    def take(self, rows) -> Inputs:
-        """Some rows of the batch (a slice or an index tensor)."""
+    def take(self, rows: slice | Tensor) -> Inputs:
+        """The selected rows of the batch."""
         return Inputs(*(None if tensor is None else tensor[rows] for tensor in self))
 
     def narrowed(self, width: int) -> Inputs:
-        """The batch without document positions from ``width`` on."""
+        """The batch cut to the first ``width`` document positions."""
         documents, terms = self.documents[:, :width], self.document_terms
         return self._replace(
             documents=documents,
@@ -65,14 +65,14 @@ class Inputs(NamedTuple):
     def without_common_padding(self) -> Inputs:
         """The batch cut to its longest query and document, at least one word each."""
         words = max(int(self.query_mask.sum(dim=1).max()), 1)
-        cut = {name: getattr(self, name) for name in ("queries", "query_mask", "query_terms", "query_idf")}
-        cut = {name: None if tensor is None else tensor[:, :words] for name, tensor in cut.items()}
+        fields = {name: getattr(self, name) for name in ("queries", "query_mask", "query_terms", "query_idf")}
+        cut = {name: None if tensor is None else tensor[:, :words] for name, tensor in fields.items()}
         narrowed = self.narrowed(max(int(self.document_mask.sum(dim=1).max()), 1))
         return narrowed._replace(**cut).without_concept_padding()
 
     def without_concept_padding(self) -> Inputs:
         """The batch cut to the largest number of concepts of a query and of a document, at least one each."""
-        cut = {}
+        cut: dict[str, Tensor] = {}
         for name in ("document_concept", "query_concept"):
             ids, mask = getattr(self, f"{name}s"), getattr(self, f"{name}_mask")
             if mask is not None:
@@ -80,18 +80,19 @@ class Inputs(NamedTuple):
                 cut |= {f"{name}s": ids[:, :longest], f"{name}_mask": mask[:, :longest]}
         return self._replace(**cut) if cut else self
 
-    def to(self, device) -> Inputs:
+    def to(self, device: Any) -> Inputs:
+        """The batch on a torch device."""
         return Inputs(*(None if tensor is None else tensor.to(device) for tensor in self))
 
 
 class ModelQuery(NamedTuple):
-    """A query with the ids of a model's vocabulary, cut and padded to what the model reads."""
+    """A query with the ids of a model's vocabulary, cut or padded to M words and L concepts."""
 
     ids: np.ndarray  # the model's ids, int64 [M]
     mask: np.ndarray  # bool [M]
     terms: np.ndarray  # term ids of the index, int64 [M], -1 where padded and for a word that no document holds
     idf: np.ndarray  # float32 [M], 0 where padded
-    known: int  # number of words and concepts that the model reads and knows
+    known: int  # number of words and concepts that the model knows, among those it reads
     cut: int  # number of words beyond M
     concepts: np.ndarray | None = None  # int64 [L]; None for a model that reads no concepts
     concept_mask: np.ndarray | None = None  # bool [L], likewise
@@ -113,17 +114,17 @@ class InputBuilder:
     Args:
         document_words, query_words: N and M.
         features: names of lexical features, and of features of word vectors.
-        left_out: words that are removed from queries, unless a query has no other words.
+        left_out: words to remove from queries, unless a query has no other words.
         concepts: the concept reader, for a model that reads concepts.
         reads_words: whether the model reads words.
-        vector_features: a :class:`~rerank_plugin.inputs.vector_features.VectorFeatures`, needed if some of its
-            features are named.
+        vector_features: a :class:`~rerank_plugin.inputs.vector_features.VectorFeatures`, required if ``features``
+            name any of its features.
 
     Raises:
         InputError: the tokenizers of the model and of the index differ.
 
     Attributes:
-        feature_seconds: spent on computing features so far.
+        feature_seconds: time spent on features so far.
     """
 
     feature_seconds = 0.0
@@ -150,7 +151,7 @@ class InputBuilder:
 
     @property
     def passage_words(self) -> int:
-        """The words of a document that are read whole."""
+        """The number of words of a document that the model reads."""
         return self.document_words
 
     @property
@@ -160,25 +161,26 @@ class InputBuilder:
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's words, cut or padded to M, and its concepts."""
-        read = self.places_read(terms)
-        kept = [terms.terms[place] for place in read[: self.query_words]]
-        ids, places = np.zeros(self.query_words, np.int64), np.full(self.query_words, -1)
+        places = self.places_read(terms)
+        words = [terms.terms[place] for place in places[: self.query_words]]
+        ids, term_ids = np.zeros(self.query_words, np.int64), np.full(self.query_words, -1)
         weights = np.zeros(self.query_words, np.float32)
-        ids[: len(kept)] = self.vocabulary.lookup(kept)
-        places[: len(kept)] = terms.ids[read[: len(kept)]]
+        ids[: len(words)] = self.vocabulary.lookup(words)
+        term_ids[: len(words)] = terms.ids[places[: len(words)]]
         frequency = self.index.document_frequency["text"]
-        df = [int(frequency[term]) if term >= 0 else 0 for term in places[: len(kept)].tolist()]
-        weights[: len(kept)] = idf(np.array(df, np.int64), self.index.documents)
-        mask = np.arange(self.query_words) < len(kept)
-        known, concepts = int((ids > 0).sum()) if self.reads_words else 0, ()
-        if self.concepts is not None:
-            concepts = self.concepts.query(terms.text)
-            known += int(concepts[1].sum())
-        cut = len(read) - len(kept) if self.reads_words else 0
-        return ModelQuery(ids, mask, places, weights, known, cut, *concepts)
+        df = [int(frequency[term]) if term >= 0 else 0 for term in term_ids[: len(words)].tolist()]
+        weights[: len(words)] = idf(np.array(df, np.int64), self.index.documents)
+        mask = np.arange(self.query_words) < len(words)
+        known = int((ids > 0).sum()) if self.reads_words else 0
+        cut = len(places) - len(words) if self.reads_words else 0
+        query = ModelQuery(ids, mask, term_ids, weights, known, cut)
+        if self.concepts is None:
+            return query
+        concepts, concept_mask = self.concepts.query(terms.text)
+        return query._replace(known=known + int(concept_mask.sum()), concepts=concepts, concept_mask=concept_mask)
 
     def places_read(self, terms: IndexQuery) -> np.ndarray:
-        """The places of a query's words that are not left out, int64 [any]; of them the first M are read."""
+        """The places of a query's words without the left-out words, int64 [any]; the model reads the first M."""
         places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
         return np.array(places or range(len(terms.terms)), np.int64)
 
@@ -222,13 +224,13 @@ class InputBuilder:
 
 
 def concept_tensors(documents: DocumentWords, words: Sequence[ModelQuery]) -> tuple[Tensor | None, ...]:
-    """The concept fields of :class:`Inputs`, in their order; ``words`` are one query for each document, or for all."""
+    """The concept fields of :class:`Inputs`, in order; ``words`` has a query for each document, or one for all."""
     if documents.concepts is None:
         return (None,) * 4
     import torch
 
-    of_queries = [
+    query_tensors = [
         torch.from_numpy(np.stack(arrays)).expand(len(documents.mask), -1)
-        for arrays in zip(*((one.concepts, one.concept_mask) for one in words))
+        for arrays in zip(*((query.concepts, query.concept_mask) for query in words))
     ]
-    return (torch.from_numpy(documents.concepts), torch.from_numpy(documents.concept_mask), *of_queries)
+    return (torch.from_numpy(documents.concepts), torch.from_numpy(documents.concept_mask), *query_tensors)

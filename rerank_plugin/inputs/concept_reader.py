@@ -14,17 +14,17 @@ class ConceptReader:
     """Reads the concepts of one index for one model. Concepts that the model does not know are left out.
 
     Args:
-        document_concepts, query_concepts: L of documents and queries, where longer sequences are cut.
+        document_concepts, query_concepts: L of documents and queries; longer sequences are cut.
 
     Raises:
-        InputError: the index holds no concepts, or none that the model knows.
+        InputError: the index holds no concepts, or only concepts that the model does not know.
     """
 
     def __init__(self, index: ForwardIndex, vocabulary: ConceptVocabulary, document_concepts: int, query_concepts: int):
         if index.in_memory:
             raise InputError(
-                "the model reads concepts, which only an index has that was built with a knowledge base: give document "
-                "ids of one, or use a model of words alone (ktrel-w)"
+                "the model reads concepts, which need an index built with a knowledge base: give document ids of such "
+                "an index, or use a model of words alone (ktrel-w)"
             )
         if index.knowledge is None:
             raise InputError(
@@ -47,7 +47,7 @@ class ConceptReader:
     def documents(self, candidates: Candidates) -> tuple[np.ndarray, np.ndarray]:
         """The first L concepts of each of C documents: ids int64 [C, L], 0 where padded; mask bool [C, L]."""
         longest = self.document_concepts
-        # What is cut may only be counted before the look-up where nothing is left out by it.
+        # Concepts may be cut before the look-up only if the look-up leaves none out.
         flat = candidates.flat_concepts(longest if self.knows_all else None)
         numbers, candidate = self.numbers[flat.ids], flat.candidate
         if not self.knows_all:

@@ -1,4 +1,4 @@
-"""The concept vocabulary of a model: its concept ids by row, and how its training texts were annotated."""
+"""The concept vocabulary of a model: its concept ids by row, and the settings of its training texts' annotation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,18 +25,18 @@ class ConceptVocabulary:
 
     Args:
         ids: without repetition.
-        annotation: settings of the annotator, with the checksum of its knowledge base, as JSON values; None where
-            nothing was annotated yet.
+        annotation: settings of the annotator, with the checksum of its knowledge base, as JSON values; None before
+            any annotation.
 
     Raises:
         InputError: an id occurs twice or is not one word.
     """
 
-    def __init__(self, ids: Sequence[str], annotation: dict | None = None):
+    def __init__(self, ids: Sequence[str], annotation: dict[str, Any] | None = None):
         self.ids, self.annotation = list(ids), annotation
         if len(set(self.ids)) != len(self.ids):
             repeated = next(id for id, count in Counter(self.ids).items() if count > 1)
-            raise InputError(f"the concepts hold '{repeated}' twice")
+            raise InputError(f"the concept '{repeated}' occurs twice")
         for number, id in enumerate(self.ids, 1):
             if not id or id.split() != [id]:
                 raise InputError(f"concept {number} has the id '{id}', which is not one word")
@@ -44,12 +45,12 @@ class ConceptVocabulary:
         return len(self.ids)
 
     def save(self, path: Path) -> None:
-        """One id a line."""
+        """Write one id a line."""
         path.write_text("".join(f"{id}\n" for id in self.ids), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path, annotation: dict | None = None) -> ConceptVocabulary:
-        """An `InputError` if the file cannot be read, a line is not one id, or an id occurs twice."""
+    def load(cls, path: Path, annotation: dict[str, Any] | None = None) -> ConceptVocabulary:
+        """Read a file of `save`; an `InputError` if it cannot be read, a line is not one id, or an id occurs twice."""
         lines = read_lines(path)
         try:
             return cls(lines, annotation)
@@ -57,9 +58,9 @@ class ConceptVocabulary:
             raise InputError(f"{path}: {error}") from None
 
     def numbers(self, knowledge: IndexKnowledge) -> np.ndarray:
-        """The model's row of each concept of an index's knowledge base, int32 [C of the base]; -1 where it has none.
+        """The model's row of each concept of an index's knowledge base, int32 [C of the base]; -1 if it has none.
 
-        If the index and the model's training texts were annotated with different settings, a warning is logged once.
+        Logs a warning once if the index and the model's training texts were annotated with different settings.
 
         Raises:
             InputError: the two have no concept in common.
@@ -74,7 +75,7 @@ class ConceptVocabulary:
         if not present.any():
             raise InputError(
                 f"none of the model's {len(self.ids):,} concepts (such as {' '.join(self.ids[:3])}) is in the "
-                f"knowledge base of {knowledge.folder.parent}: build the index with the one that the model is of"
+                f"knowledge base of {knowledge.folder.parent}: build the index with the model's knowledge base"
             )
         numbers = np.full(len(base), -1, np.int32)
         numbers[rows[present]] = np.flatnonzero(present)
@@ -83,4 +84,4 @@ class ConceptVocabulary:
 
 @cache
 def _say_other(index: str, differences: str) -> None:
-    log.warning("the model learned from texts that were annotated otherwise than %s: %s", index, differences)
+    log.warning("the model's training texts were annotated otherwise than %s: %s", index, differences)

@@ -3,8 +3,8 @@
 There are two implementations: :func:`cosine_matrix` on tensors, for training, and :class:`CandidateWords` with
 :func:`similarity_table`, which compares each distinct word of the candidates with the query only once.
 
-For words without a vector ([P] leaves this open; its authors count exact matches as 1): the similarity of a word to
-itself is 1, known or not; that of an unknown word, or of a zero vector, to any other word is 0.
+Words without a vector ([P] leaves this open; its authors count exact matches as 1): the similarity of a word to itself
+is 1, known or not; the similarity of an unknown word, or of a zero vector, to any other word is 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the fast paths need no torch
 
 
 def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
-    """Similarities of all query and document words, float [B, M, N]; 0 where either is padding.
+    """Similarities of all query and document words, float [B, M, N]; 0 for padding.
 
     Args:
         vectors: word vectors, float [V, D], row 0 for UNK.
@@ -42,6 +42,7 @@ def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
 
 def same_words(inputs: Inputs) -> Tensor:
     """Whether query word and document word are equal, bool [B, M, N]; False for padding."""
+    assert inputs.query_terms is not None and inputs.document_terms is not None
     queries, documents = inputs.query_terms[:, :, None], inputs.document_terms[:, None, :]
     present = inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :]
     return (queries == documents) & (queries >= 0) & present
@@ -53,7 +54,7 @@ SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
 class CandidateWords(NamedTuple):
     """The distinct words among the candidates' first N words, and their positions.
 
-    The arrays are views of a workspace that the next query of the same thread overwrites.
+    The arrays are views of a workspace, which the next query of the same thread overwrites.
     """
 
     terms: np.ndarray  # distinct term ids of the index, int32 [U], in order of first occurrence
@@ -73,8 +74,8 @@ def candidate_words(
     places = workspace.array("places", (count, width), np.int32)
     terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)
     marks = workspace.zeros("marks", index.vocabulary_size, np.int32)
-    found = word_loops.distinct_words(index.tokens, candidates.starts, lengths, marks, places, terms)
-    return CandidateWords(terms[:found], builder.model_ids[terms[:found]], places, lengths)
+    distinct = word_loops.distinct_words(index.tokens, candidates.starts, lengths, marks, places, terms)
+    return CandidateWords(terms[:distinct], builder.model_ids[terms[:distinct]], places, lengths)
 
 
 class UnitVectors:
@@ -95,13 +96,13 @@ def similarity_table(
 ) -> np.ndarray:
     """Similarities of the candidates' distinct words to the query's words, float32 [U, m].
 
-    m is the number of the query's words without its padding: column j belongs to query word j.
+    m is the number of query words without padding; column j belongs to query word j.
     """
     from rerank_plugin.kernels import word_loops
 
     count = int(query.mask.sum())
     table = workspace.array("similarities", (len(words.terms), count), np.float32)
     ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
-    find = partial(word_loops.similarities, vectors.matrix, words.ids, words.terms, ids, terms, table)
-    split(find, len(words.terms), threads)
+    fill = partial(word_loops.similarities, vectors.matrix, words.ids, words.terms, ids, terms, table)
+    split(fill, len(words.terms), threads)
     return table

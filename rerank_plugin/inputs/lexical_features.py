@@ -1,6 +1,6 @@
 """The lexical match features of [D18] 4.2.2, for all candidates of a query at once.
 
-Every feature is ``MEASURE_FIELD``. Numbers in brackets are the paper's:
+Every feature is named ``MEASURE_FIELD``. Numbers in brackets are the paper's:
 
 ==================  ===========================================================  ======  =======  ==========
 measure             definition                                                   text    title    abstract
@@ -13,14 +13,14 @@ idf_jaccard         IDF-weighted jaccard                                        
 bm25                BM25, k1 = 2.0, b = 0.75 ([D18] 4.3.1)                       (8)     (6)      (7)
 ==================  ===========================================================  ======  =======  ==========
 
-Queries and documents are tokenized as everywhere, without truncation and without conflating rare words. What the paper
-leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``; as a weight it is taken from the whole text, in BM25 from
-the field itself; a query word that no document holds has df 0 and counts in every denominator; BM25 counts a word as
-often as the query repeats it; a feature whose denominator is zero is 0.
+Queries and documents are tokenized by the index's tokenizer, without truncation and without conflating rare words.
+Choices that the paper leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))``, as a weight over the whole text, in
+BM25 over the field; a query word that no document contains has df 0 and counts in every denominator; BM25 counts
+repeated query words; a feature whose denominator is zero is 0.
 
 Two more features are not in the paper. ``first_stage`` is the candidate's first-stage score. It adds evidence that the
 features above lack, such as stems; a model trained with it needs the same first stage. ``first_stage_share`` is that
-score divided by the highest one among the query's candidates (0 where that is not above 0), which is comparable
+score divided by the highest among the query's candidates (0 unless the highest is positive), which is comparable
 between collections and between queries of any length.
 
 The two features of word vectors are in :mod:`rerank_plugin.inputs.vector_features`.
@@ -29,6 +29,7 @@ The two features of word vectors are in :mod:`rerank_plugin.inputs.vector_featur
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import FIELDS, IndexQuery
 
-MEASURES = {  # with what they tell of a field, in words
+MEASURES = {  # with their descriptions
     "overlap": "share of the query's words",
     "bigram_overlap": "share of the query's pairs of words",
     "jaccard": "share of all words in common",
@@ -56,19 +57,19 @@ OTHERS_IN_WORDS = {
     COSINE: "likeness of query and document as wholes",
     MATCHES: "likeness of the query's words to the closest of the document",
 }
-LISTWISE = {FIRST_STAGE, FIRST_STAGE_SHARE}  # what depends on the first stage's other candidates
+LISTWISE = {FIRST_STAGE, FIRST_STAGE_SHARE}  # features of first-stage scores, which depend on the run
 LEX3 = ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")  # [D18] 5.1
-SETS = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
+SETS: dict[str, tuple[str, ...]] = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()}
 
 
 def in_words(name: str) -> str:
-    """What a feature tells, for people; its name where it is none of these."""
+    """The description of a feature; an unknown name stays the same."""
     measure, _, field = name.rpartition("_")
     return f"{MEASURES[measure]} in the {field}" if name in PAPER_NAMES else OTHERS_IN_WORDS.get(name, name)
 
 
-def named_features(names):
-    """Expand the name of a feature set (``lex3``, ``all`` or ``none``) to a list; return other names unchanged."""
+def named_features(names: Any) -> Any:
+    """Expand the name of a feature set (``lex3``, ``all`` or ``none``) to a list; return other values unchanged."""
     names = [names] if isinstance(names, str) else names
     return list(SETS[names[0]]) if names in ([name] for name in SETS) else names
 
@@ -84,13 +85,13 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def frequency_fields(names: Sequence[str]) -> set[str]:
-    """The fields whose document frequencies the named features read, and text, by which words are weighted."""
+    """The fields whose document frequencies the named features read, and ``text``, whose IDF weights words."""
     return {"text", *(name.removeprefix("bm25_") for name in names if name.startswith("bm25_"))}
 
 
 def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
-    """The named features of every candidate, float32 [C, F]. It is thread-safe: no state is kept between calls."""
-    from rerank_plugin.inputs.matches import Matches  # here, because it loads numba
+    """The named features of every candidate, float32 [C, F]. It is thread-safe: it keeps no state between calls."""
+    from rerank_plugin.inputs.matches import Matches  # here, because it imports numba
 
     matches = Matches(query, candidates)
     columns = np.zeros((len(candidates), len(names)), np.float32)

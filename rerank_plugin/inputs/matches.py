@@ -1,6 +1,6 @@
 """Occurrences of a query's words in its candidates, and the measures of [D18] 4.2.2 on them.
 
-Import this module only where candidates are scored: it loads numba.
+Import this module only where candidates are scored: it imports numba.
 
 Letters in shapes: C candidates, m distinct query words, b distinct query bigrams.
 """
@@ -16,23 +16,23 @@ from rerank_plugin.indexes.forward import FIELDS, IndexQuery, idf
 from rerank_plugin.kernels import word_loops
 
 BM25_K1, BM25_B = 2.0, 0.75  # [D18] 4.3.1
-PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # of Matches.counts: from, to
+PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # start and stop in the fields of Matches.counts
 
 
 class Matches:
     """Counts the words of one query in its candidates, in one pass over the candidates' words for all features.
 
-    Compiled loops sum over query words in their order. The order of numpy depends on the number of candidates, and so
-    would rounding errors.
+    Compiled loops sum over query words in order. The order of numpy's sums depends on the number of candidates, so
+    rounding errors would, too.
 
     Args:
         query: tokenized as the documents were.
         candidates: of one query.
-        titles_only: skip the abstracts, which takes a fifth of the time; then only measures of the title are valid.
+        titles_only: whether abstracts are skipped, in a fifth of the time; then only measures of the title are valid.
 
     Attributes:
         terms: the m distinct query words.
-        ids: their term ids, int64 [m]; -1 for a word that no document holds.
+        ids: their term ids, int64 [m]; -1 for a word that no document contains.
         repeats: number of occurrences of each in the query, float64 [m].
         bigrams: the distinct query bigrams as indices into ``ids``, int64 [b, 2], sorted.
         counts: occurrences in title and abstract, int32 [C, 2, m].
@@ -41,7 +41,7 @@ class Matches:
 
     def __init__(self, query: IndexQuery, candidates: Candidates, titles_only: bool = False):
         self.candidates, self.index = candidates, candidates.index
-        # Words that no document holds differ by their spelling, all others by their id.
+        # Terms, not ids, are the keys: all words that no document contains have the id -1.
         ids, repeats = dict(zip(query.terms, query.ids.tolist())), Counter(query.terms)
         place = {term: i for i, term in enumerate(ids)}
         bigrams = sorted({(place[a], place[b]) for a, b in zip(query.terms, query.terms[1:])})
@@ -60,7 +60,7 @@ class Matches:
         self._common_of_fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _frequencies(self, field: str) -> np.ndarray:
-        """Document frequency of the distinct query words, int64 [m]; 0 for those that no document holds."""
+        """Document frequency of the distinct query words, int64 [m]; 0 for a word that no document contains."""
         frequency = np.asarray(self.index.document_frequency[field])
         return np.where(self.ids >= 0, frequency[self.ids].astype(np.int64), 0)
 
@@ -91,13 +91,13 @@ class Matches:
         titles, lengths = self.candidates.title_lengths, self.candidates.lengths
         first, last = {"title": (0, titles), "abstract": (titles, lengths), "text": (0, lengths)}[field]
         tokens, weights = self.index.tokens, self.index.term_weights
-        marks = np.zeros(len(weights), np.int32)  # costs nothing where it is not touched
+        marks = np.zeros(len(weights), np.int32)  # the system allocates only the pages that are written
         mass = word_loops.distinct_weights(tokens, self.candidates.starts + first, last - first, weights, marks)
         union = self.weight + mass - common
         return np.divide(common, union, out=np.zeros(len(common)), where=union > 0)
 
     def bm25(self, field: str, k1: float = BM25_K1, b: float = BM25_B) -> np.ndarray:
-        """[D18] 4.2.2 (6), (7), (8), which are Okapi's BM25 with the factor k1 + 1."""
+        """[D18] 4.2.2 (6), (7), (8): Okapi's BM25, with the factor k1 + 1."""
         titles, lengths = self.candidates.title_lengths, self.candidates.lengths
         lengths = {"title": titles, "abstract": lengths - titles, "text": lengths}[field]
         mean = self.index.mean_lengths[field] or 1.0
@@ -106,5 +106,5 @@ class Matches:
         return word_loops.saturated_counts(self.counts, *PARTS[field], norms, weights, k1)
 
     def bigram_overlap(self, field: str) -> np.ndarray:
-        """[D18] 4.2.2 (2), (10), (15); the text is one sequence, so a bigram may span title and abstract there."""
+        """[D18] 4.2.2 (2), (10), (15); in the text, which is one sequence, a bigram may span title and abstract."""
         return self.bigrams_found[:, FIELDS.index(field)] / max(len(self.bigrams), 1)

@@ -1,4 +1,4 @@
-"""What encoders of texts read: queries as they were typed and documents as Lucene stores them, not words."""
+"""The inputs of encoders of texts: queries as typed and documents as stored in Lucene, instead of words."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rerank_plugin.text.vocabulary import Vocabulary
 
 
 class TextBuilder(InputBuilder):
-    """Gives a model the texts of an index, which is in a folder; ``longest`` is how many word pieces it reads."""
+    """Gives a model the texts of an index in a folder; ``longest`` is the model's maximum of word pieces."""
 
     def __init__(self, index: ForwardIndex, longest: int):
         super().__init__(index, Vocabulary([], index.tokenizer.settings), longest, longest, ())
 
     def query(self, terms: IndexQuery) -> ModelQuery:
-        """The query, which is known unless it is empty."""
+        """The query; it counts as known unless it is empty."""
         return super().query(terms)._replace(known=int(bool(terms.text.strip())), cut=0)
 
     def stored(self, rows: np.ndarray) -> list[Document]:
-        """Documents by their rows, int64 [n], in this order; an `InputError` if they are not stored. Starts Java."""
+        """Documents by rows int64 [n], in their order; an `InputError` if they are not stored. Starts Java."""
         index, reader = self._opened
         return list(index.stored_documents(reader, rows))
 

@@ -1,13 +1,12 @@
-"""Features of candidates from a model's word vectors: how near the first 200 words of a document are to the query.
+"""Features of candidates from a model's word vectors: similarities of the query and a document's first 200 words.
 
-They are not in the papers, and need vectors whose lengths say how much a word matters, as those that ``distill`` makes:
+They are not in the papers, and need vectors whose lengths are word weights, as ``distill`` makes them:
 
 * ``vector_cosine``: the cosine of the query and the document, each the sum of its words' vectors;
 * ``vector_matches``: the mean over the query's words of the highest cosine with a word of the document, weighted by the
-  squared lengths of the query's vectors (the sum of maxima of ColBERT, Khattab and Zaharia, SIGIR 2020, of single
-  words).
+  squared lengths of the query's vectors (ColBERT's sum of maxima, Khattab and Zaharia, SIGIR 2020, for single words).
 
-A word without a vector matches itself, and weighs nothing. Letters in shapes: C candidates, U distinct words, m query
+A word without a vector matches only itself, with weight 0. Letters in shapes: C candidates, U distinct words, m query
 words, D dimension.
 """
 
@@ -26,8 +25,8 @@ from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace
 
-TEXT_WORDS = 200  # of a document that are read
-SMALLEST = 1e-12  # keeps texts without words from dividing by zero
+TEXT_WORDS = 200  # words of a document that are read
+SMALLEST = 1e-12  # avoids a division by zero for texts without words
 
 
 class VectorFeatures:
@@ -39,7 +38,7 @@ class VectorFeatures:
         self.units = UnitVectors(vectors)
         self.lengths[0] = 0
         self.workspace = Workspace()
-        self.text_lengths: np.ndarray | None = None  # of the index's documents, float32 [R]; 0 until one is needed
+        self.text_lengths: np.ndarray | None = None  # by row of the index, float32 [R]; 0 until computed
 
     def __call__(self, builder: InputBuilder, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """The features of all candidates of a query, float32 [C, F]."""
@@ -49,25 +48,28 @@ class VectorFeatures:
         columns = np.empty((len(candidates), len(self.names)), np.float32)
         for column, name in enumerate(self.names):
             if name == COSINE:
-                of_documents = np.maximum(self._lengths_of(builder, words, candidates.rows), SMALLEST)
-                columns[:, column] = self._products(query, words, table, lengths) / of_documents
+                text_lengths = np.maximum(self._document_lengths(builder, words, candidates.rows), SMALLEST)
+                columns[:, column] = self._products(query, words, table, lengths) / text_lengths
             else:
                 columns[:, column] = self._matches(words, table, lengths)
         return columns
 
     def _products(self, query: ModelQuery, words: CandidateWords, table: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Products float32 [C] of the query's unit vector with documents: a document word's is the sum of its
-        similarities, float32 [U, m], to the query's words, whose vectors have these lengths, float32 [m]."""
+        """Inner products of the query's unit vector and the documents' vectors, float32 [C].
+
+        They are sums over document words, from the similarities ``table``, float32 [U, m], to the query words, whose
+        vectors have ``lengths``, float32 [m].
+        """
         total = lengths.astype(np.float64) @ self.units.matrix[query.ids[query.mask]]  # [D]
         weights = lengths / np.float32(max(float(np.linalg.norm(total)), SMALLEST))  # [m]
         products = self.workspace.array("products", (len(words.ids),), np.float32)
-        found = np.empty(len(words.lengths), np.float32)
-        _add_products(table, self.lengths, words.ids, words.places, words.lengths, weights, products, found)
-        return found
+        sums = np.empty(len(words.lengths), np.float32)
+        _add_products(table, self.lengths, words.ids, words.places, words.lengths, weights, products, sums)
+        return sums
 
-    def _lengths_of(self, builder: InputBuilder, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
-        """The lengths of the sums of the candidates' vectors, float32 [C]: what takes longest, and is kept by row."""
-        if builder.index.in_memory:  # its rows are other texts with every call
+    def _document_lengths(self, builder: InputBuilder, words: CandidateWords, rows: np.ndarray) -> np.ndarray:
+        """The lengths of the sums of the candidates' vectors, float32 [C]; the slowest part, so cached by row."""
+        if builder.index.in_memory:  # its rows change with every call
             known = np.zeros(len(rows), np.float32)
         else:
             if self.text_lengths is None:
@@ -81,14 +83,14 @@ class VectorFeatures:
         return known
 
     def _matches(self, words: CandidateWords, table: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        weights, found = np.square(lengths), np.empty(len(words.lengths), np.float32)
-        _weighted_maxima(table, words.places, words.lengths, weights / max(weights.sum(), SMALLEST), found)
-        return found
+        weights, sums = np.square(lengths), np.empty(len(words.lengths), np.float32)
+        _weighted_maxima(table, words.places, words.lengths, weights / max(weights.sum(), SMALLEST), sums)
+        return sums
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _add_products(table, norms, ids, places, lengths, weights, products, found):
-    """The inner products of a query's unit vector and the sums of the candidates' vectors: ``found``, float32 [C].
+def _add_products(table, norms, ids, places, lengths, weights, products, sums):
+    """The inner products of a query's unit vector and the sums of the candidates' vectors, into ``sums``, float32 [C].
 
     table: float32 [U, m], similarities. norms: float32 [V], lengths of vectors. weights: of the query's words, float32
     [m]. products: scratch [U].
@@ -102,12 +104,12 @@ def _add_products(table, norms, ids, places, lengths, weights, products, found):
         total = np.float32(0.0)
         for position in range(lengths[candidate]):
             total += products[places[candidate, position]]
-        found[candidate] = total
+        sums[candidate] = total
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _text_lengths(units, norms, ids, places, lengths, missing, total, found):
-    """The lengths of the sums of some candidates' vectors, those of ``missing``, into ``found``, float32 [C].
+def _text_lengths(units, norms, ids, places, lengths, missing, total, text_lengths):
+    """The lengths of the sums of the vectors of the candidates ``missing``, into ``text_lengths``, float32 [C].
 
     total: scratch, float32 [D].
     """
@@ -125,12 +127,15 @@ def _text_lengths(units, norms, ids, places, lengths, missing, total, found):
         square = np.float32(0.0)
         for i in range(dimension):
             square += total[i] * total[i]
-        found[candidate] = np.sqrt(square)
+        text_lengths[candidate] = np.sqrt(square)
 
 
 @njit(nogil=True, cache=True)
-def _weighted_maxima(table, places, lengths, weights, found):
-    """The sum over the query's words of their highest similarity, float32 [U, m], to a word of each candidate."""
+def _weighted_maxima(table, places, lengths, weights, sums):
+    """The weighted sum of each query word's highest similarity to a candidate's words, into ``sums``, float32 [C].
+
+    table: float32 [U, m], similarities. weights: of the query's words, float32 [m].
+    """
     for candidate in range(len(lengths)):
         total = np.float32(0.0)
         for word in range(len(weights)):
@@ -138,4 +143,4 @@ def _weighted_maxima(table, places, lengths, weights, found):
             for position in range(lengths[candidate]):
                 highest = max(highest, table[places[candidate, position], word])
             total += weights[word] * highest
-        found[candidate] = total
+        sums[candidate] = total

@@ -1,11 +1,11 @@
-"""The word pieces of queries and documents, for encoders that read pieces and not words.
+"""The word pieces of queries and documents, for encoders that read pieces instead of words.
 
 The forward index stores words, not texts, so each term of an index is tokenized into pieces once, when a model opens
-the index. A document's pieces are then gathered from its terms; at query time only the query is tokenized.
+the index. A document's pieces are gathered from its terms; at query time only the query is tokenized.
 
-What the model reads is therefore the index's words with a blank between them: in lower case, without punctuation and
-accents, a hyphenated symbol as one word (IL-2 is il2). Of a number the index knows the class only; it is read as one
-number of that class (``WRITTEN``), since that is what an encoder met in its texts. Queries are treated alike.
+The model therefore reads the index's words joined by blanks: in lower case, without punctuation and accents, a
+hyphenated symbol as one word (IL-2 is il2). The index stores only the class of a number; the model reads an example of
+the class (``WRITTEN``), since encoders are trained on numbers. Queries are treated alike.
 
 Letters in shapes: V terms of the index, P pieces of all terms, C candidates, N document pieces, M query pieces.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +28,9 @@ from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.text.tokenizer import DOLLARS, FRACTION, INTEGER, PERCENTAGE, PLAIN, REAL, YEAR_19XX, YEAR_20XX
 from rerank_plugin.text.vocabulary import Vocabulary
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 WRITTEN = {
     INTEGER: "10",
     FRACTION: "0.5",
@@ -37,40 +40,40 @@ WRITTEN = {
     PERCENTAGE: "50%",
     DOLLARS: "$10",
 }
-BEFORE = "a"  # any word, to see what pieces another one has behind it
-CHUNK = 1 << 16  # terms that are turned into pieces at once
+BEFORE = "a"  # any word, placed before a term to get the pieces of a term that is not first
+CHUNK = 1 << 16  # terms tokenized at once
 
 
 class Template(NamedTuple):
-    """How a tokenizer joins two texts: special pieces before, between and after them, and the type of every segment."""
+    """A tokenizer's template of two texts: special pieces before, between and after them, and the segments' types."""
 
     before: tuple[int, ...]  # ids of special pieces
     between: tuple[int, ...]  # likewise
     after: tuple[int, ...]  # likewise; may be empty
-    types: tuple[int, int, int, int, int]  # token types of the segments before, query, between, document, after
+    types: tuple[int, ...]  # token types of the five segments: before, query, between, document, after
 
     @property
     def specials(self) -> int:
-        """How many special pieces there are."""
+        """The number of special pieces."""
         return len(self.before) + len(self.between) + len(self.after)
 
 
-def plain_tokenizer(tokenizer):
-    """A copy of a ``tokenizers.Tokenizer`` without truncation and padding."""
+def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy of a tokenizer without truncation and padding."""
     copy = type(tokenizer).from_str(tokenizer.to_str())
     copy.no_truncation()
     copy.no_padding()
     return copy
 
 
-def template(tokenizer, where: str) -> Template:
-    """The template by which a :func:`plain_tokenizer` joins two texts; ``where`` is its source, for the error message.
+def template(tokenizer: Tokenizer, where: str) -> Template:
+    """The template by which a :func:`plain_tokenizer` joins two texts; ``where`` is its source, for messages.
 
     Raises:
         InputError: there are no special pieces before the first text, or none between the two.
     """
     pair = tokenizer.encode(BEFORE, BEFORE)
-    order = pair.sequence_ids  # None of special pieces, 0 of the first text, 1 of the second
+    order = pair.sequence_ids  # None for special pieces, 0 for the first text, 1 for the second
     first, second = order.index(0) if 0 in order else 0, order.index(1) if 1 in order else 0
     end = len(order) - order[::-1].index(0) if 0 in order else 0
     last = len(order) - order[::-1].index(1) if 1 in order else 0
@@ -84,10 +87,10 @@ def template(tokenizer, where: str) -> Template:
 
 
 class PieceTable(NamedTuple):
-    """The pieces of every term: those of row r are ``pieces[offsets[r] : offsets[r + 1]]``.
+    """The pieces of every term: row r has ``pieces[offsets[r] : offsets[r + 1]]``.
 
     Some tokenizers encode the first word of a text differently, without the marker of a preceding blank. Then the table
-    has 2 V rows, and term t at the beginning of a text is row t + V.
+    has 2 V rows, and term t at the start of a text is row t + V.
     """
 
     offsets: np.ndarray  # int64 [V + 1 or 2 V + 1]
@@ -96,47 +99,47 @@ class PieceTable(NamedTuple):
 
 
 def written(term: str) -> str:
-    """The text of an index term that an encoder's tokenizer gets."""
+    """The text of an index term for an encoder's tokenizer."""
     return WRITTEN.get(term, term)
 
 
-def make_table(terms: StringTable | StringsInMemory, tokenizer) -> PieceTable:
-    """The pieces of all terms of an index by a :func:`plain_tokenizer`; an `InputError` if it reads across blanks."""
-    some = min(len(terms), 100)
+def make_table(terms: StringTable | StringsInMemory, tokenizer: Tokenizer) -> PieceTable:
+    """The pieces of all terms of an index by a :func:`plain_tokenizer`; an `InputError` if it joins words."""
+    sample = min(len(terms), 100)
     lengths, pieces = _pieces(terms, len(terms), tokenizer, BEFORE + " ")
-    marks_starts = any(
-        not np.array_equal(inside, at_start)
-        for inside, at_start in zip(_pieces(terms, some, tokenizer, BEFORE + " "), _pieces(terms, some, tokenizer, ""))
-    )
+    inside, at_start = (_pieces(terms, sample, tokenizer, before) for before in (BEFORE + " ", ""))
+    marks_starts = not all(map(np.array_equal, inside, at_start))
     if marks_starts:
-        more_lengths, more_pieces = _pieces(terms, len(terms), tokenizer, "")
-        lengths, pieces = np.concatenate([lengths, more_lengths]), np.concatenate([pieces, more_pieces])
+        start_lengths, start_pieces = _pieces(terms, len(terms), tokenizer, "")
+        lengths, pieces = np.concatenate([lengths, start_lengths]), np.concatenate([pieces, start_pieces])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return PieceTable(offsets, pieces, len(terms) if marks_starts else 0)
 
 
-def _pieces(terms: StringTable | StringsInMemory, count: int, tokenizer, before: str) -> tuple[np.ndarray, np.ndarray]:
+def _pieces(
+    terms: StringTable | StringsInMemory, count: int, tokenizer: Tokenizer, before: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Number of pieces of each of the first ``count`` terms, int64 [count], and all their pieces, int32 [P].
 
     The pieces of ``before``, a text before each term, are left out.
     """
-    lead = tokenizer.encode(before.strip(), add_special_tokens=False).ids if before else []
-    encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # the same without character offsets
+    prefix = tokenizer.encode(before.strip(), add_special_tokens=False).ids if before else []
+    encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # the same ids, without character offsets
     lengths, pieces = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     for start in range(0, count, CHUNK):
         texts = [before + written(term) for term in terms.take(np.arange(start, min(start + CHUNK, count)))]
-        ids = [encoded.ids for encoded in encode(texts, add_special_tokens=False)]
-        if any(one[: len(lead)] != lead for one in ids):
+        encoded = [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
+        if any(ids[: len(prefix)] != prefix for ids in encoded):
             raise InputError("the encoder's tokenizer joins words across blanks: the words of an index cannot be read")
-        lengths.append(np.array([len(one) - len(lead) for one in ids], np.int64))
-        pieces.append(np.fromiter(chain.from_iterable(one[len(lead) :] for one in ids), np.int32))
+        lengths.append(np.array([len(ids) - len(prefix) for ids in encoded], np.int64))
+        pieces.append(np.fromiter(chain.from_iterable(ids[len(prefix) :] for ids in encoded), np.int32))
     return np.concatenate(lengths), np.concatenate(pieces)
 
 
 _tables: WeakKeyDictionary[ForwardIndex, dict[bytes, PieceTable]] = WeakKeyDictionary()
 
 
-def piece_table(index: ForwardIndex, tokenizer) -> PieceTable:
+def piece_table(index: ForwardIndex, tokenizer: Tokenizer) -> PieceTable:
     """:func:`make_table`, cached for each open index and tokenizer."""
     tables = _tables.setdefault(index, {})
     key = blake2b(tokenizer.to_str().encode()).digest()
@@ -150,7 +153,7 @@ def _gather(tokens, starts, lengths, offsets, pieces, at_start, ids, counts):
     """Write the first pieces of every candidate to ``ids``, and their numbers to ``counts``.
 
     Args:
-        tokens: uint32 [T], the index's. starts, lengths: int64 [C], where a candidate's words are in them.
+        tokens: tokens of the index, uint32 [T]. starts, lengths: of each candidate's tokens, int64 [C].
         offsets, pieces, at_start: of the :class:`PieceTable`.
         ids: output, int64 [C, N], initially zeros. counts: output, int64 [C].
     """
@@ -170,7 +173,7 @@ def _gather(tokens, starts, lengths, offsets, pieces, at_start, ids, counts):
 
 
 class PieceBuilder(InputBuilder):
-    """Inputs of word pieces instead of words: ``documents`` and ``queries`` hold ids of pieces, without special ones.
+    """Inputs of word pieces instead of words: ``documents`` and ``queries`` hold ids of pieces, without special pieces.
 
     Args:
         tokenizer: a :func:`plain_tokenizer`.
@@ -182,12 +185,17 @@ class PieceBuilder(InputBuilder):
     """
 
     def __init__(
-        self, index: ForwardIndex, tokenizer, document_pieces: int, query_pieces: int, unknown: int | None = None
+        self,
+        index: ForwardIndex,
+        tokenizer: Tokenizer,
+        document_pieces: int,
+        query_pieces: int,
+        unknown: int | None = None,
     ):
         if index.tokenizer.settings != PLAIN.settings:
             raise InputError(
-                f"the index {index.name} holds stems: an encoder that was trained on texts reads whole words; "
-                "use an index of words as they are written"
+                f"the index {index.name} holds stems, but an encoder that was trained on texts reads whole words: "
+                "use an index built without --stem"
             )
         super().__init__(index, Vocabulary([], index.tokenizer.settings), document_pieces, query_pieces, ())
         self.tokenizer, self.unknown = tokenizer, unknown
@@ -195,7 +203,7 @@ class PieceBuilder(InputBuilder):
 
     @property
     def passage_words(self) -> int:
-        return max(self.document_words // 2, 1)  # few texts have more than two pieces a word
+        return max(self.document_words // 2, 1)  # few texts have more than two pieces per word
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's pieces, cut or padded to M."""
@@ -213,7 +221,7 @@ class PieceBuilder(InputBuilder):
         ids = np.zeros((len(candidates), self.document_words), np.int64)
         counts = np.zeros(len(candidates), np.int64)
         tokens, table = self.index.tokens, self._table
-        if table is None:  # of texts: only their own words, numbered anew
+        if table is None:  # an index in memory: a table of only its own words, renumbered
             words, tokens = np.unique(tokens, return_inverse=True)
             table = make_table(StringsInMemory(self.index.terms.take(words)), self.tokenizer)
         _gather(tokens.astype(np.uint32, copy=False), candidates.starts, candidates.lengths, *table, ids, counts)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 LUCENE_FIELDS = ("contents", "title", "abstract")
 BM25, QLD, RM3 = "bm25", "qld", "bm25+rm3"
 NAMES = (BM25, QLD, RM3)
+LuceneSearch = Callable[[Any, int], tuple[np.ndarray, np.ndarray]]  # query and depth to numbers and scores of hits
 TIES = 64  # hits requested beyond the cut; more rarely tie with it
 
 
@@ -79,7 +82,7 @@ class LuceneFirstStage:
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit; columns of number and score
 
-    def _new_searcher(self):
+    def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
         searcher.setMaxClauseCount(1 << 16)  # a query may be a whole abstract
         if self.config.name == QLD:
@@ -91,7 +94,7 @@ class LuceneFirstStage:
         searcher.setSimilarity(similarity)
         return searcher
 
-    def configured(self, **settings) -> LuceneFirstStage:
+    def configured(self, **settings: Any) -> LuceneFirstStage:
         """This first stage with other settings; it shares the open reader, which this one closes.
 
         Raises:
@@ -105,7 +108,7 @@ class LuceneFirstStage:
         configured.searcher = configured._new_searcher()
         return configured
 
-    def _hits_writer(self):
+    def _hits_writer(self) -> Any:
         """A Jackson mapper that writes a hit as an array of numbers."""
         mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
         shape = java_class("com.fasterxml.jackson.annotation.JsonFormat$Value").forShape(
@@ -116,7 +119,7 @@ class LuceneFirstStage:
             mapper.configOverride(hit_class).setFormat(shape)
         return mapper
 
-    def _hits(self, query, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    def _hits(self, query: Any, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Lucene numbers int64 [C] and scores float32 [C] of the top hits, by one search in Java."""
         hits = self.searcher.search(query, depth)  # not as an argument: while it runs, another thread binds the method
         text = self._json.writeValueAsString(hits)
@@ -166,7 +169,7 @@ class LuceneFirstStage:
         weight = tokens.size() / (tokens.size() + even)
         return self._best(self._expanded(words, text, tokens, filter, top, terms, weight), words, depth)
 
-    def _read(self, query: Query):
+    def _read(self, query: Query) -> tuple[str, Any, Any]:
         """A query's text, and the Lucene queries of its words and of its filter, None without a filter."""
         text = query.text.encode(errors="replace").decode()  # a terminal may pass half a character
         words = self.generator.buildQuery(self.config.field, self.analyzer, text)
@@ -176,10 +179,10 @@ class LuceneFirstStage:
         filter = filter_query(query.filter)
         return text, clauses((words, "MUST"), (filter, "FILTER")), filter
 
-    def _tokens(self, text: str):
+    def _tokens(self, text: str) -> Any:
         return java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
 
-    def _best(self, search, words, depth: int) -> Candidates:
+    def _best(self, search: LuceneSearch, words: Any, depth: int) -> Candidates:
         """The best ``depth`` documents of a search.
 
         Lucene breaks ties by document number, so all documents that tie at the cut are fetched before the cut; a
@@ -192,7 +195,9 @@ class LuceneFirstStage:
                 return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
             hits *= 4
 
-    def _expanded(self, words, text: str, tokens, filter, feedback, terms: int, weight: float):
+    def _expanded(
+        self, words: Any, text: str, tokens: Any, filter: Any, feedback: Any, terms: int, weight: float
+    ) -> LuceneSearch:
         """A search with the query expanded by Anserini's RM3 ([K] 4.3) from the Lucene hits ``feedback``.
 
         ``filter`` is a Lucene query that the hits must match, or None.
@@ -204,7 +209,7 @@ class LuceneFirstStage:
             self.analyzer, None, self.config.field, terms, len(documents.lucene_docids), weight, False, True
         )
 
-        def search(_, depth: int) -> tuple[np.ndarray, np.ndarray]:
+        def search(_: Any, depth: int) -> tuple[np.ndarray, np.ndarray]:
             arguments = java_class("io.anserini.search.SearchCollection$Args")()
             arguments.hits = depth
             arguments.arbitraryScoreTieBreak = True  # `_best` breaks ties
