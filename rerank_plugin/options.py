@@ -178,7 +178,7 @@ def parser(prog: str, description: str, epilog: str | None = None) -> Parser:
 
 def add_common_options(to: argparse.ArgumentParser) -> None:
     common = to.add_argument_group(COMMON)
-    common.add_argument("--seed", type=int, default=42, help="seed of everything random")
+    common.add_argument("--seed", type=int, default=42, help="random seed")
     common.add_argument("--verbose", action="store_true", help="log details to stderr")
 
 

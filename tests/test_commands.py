@@ -31,8 +31,8 @@ def workspace(tmp_path_factory):
 def command(workspace):
     """Runs command lines in one process over an index of the sample, word vectors and a trained Delta-32-Lex3."""
     with Commands(workspace) as process:
-        said = process.line("index --corpus sample --index index")
-        assert "1,500 documents" in said and "documents per second" in said
+        output = process.line("index --corpus sample --index index")
+        assert "1,500 documents" in output and "documents per second" in output
         process.line("embed words --corpus sample --min-count 3 --dimension 50 --epochs 5 --output words")
         assert "best epoch" in process.line(f"{TRAIN} --output delta")
         process.line("search --index index --queries sample:test --output bm25.run")
@@ -41,10 +41,10 @@ def command(workspace):
 
 
 def test_a_trained_delta_is_better_than_bm25_on_held_out_queries(command):
-    said = command(
+    output = command(
         "evaluate --qrels sample:test bm25.run delta.run --baseline bm25.run --measures nDCG@10 AP --format json"
     )
-    report = json.loads(said)
+    report = json.loads(output)
     assert report["queries"] == len(judgments("sample:test"))
     bm25, delta = report["runs"]["bm25.run"], report["runs"]["delta.run"]
     assert delta["nDCG@10"] > bm25["nDCG@10"] + 0.05
@@ -176,7 +176,7 @@ def test_bad_input_gets_one_line(workspace, command, refused, monkeypatch):
     with open(workspace / "broken" / "vocab.txt", "a") as file:
         file.write("onewordmore\n")
     search = "search --queries sample:test --output x.run --index"
-    for line, said in [
+    for line, message in [
         (f"{search} nowhere", "no index at nowhere"),
         (f"{search} half", "it is not an index"),
         (f"{search} other-version", "format version 99"),
@@ -189,7 +189,7 @@ def test_bad_input_gets_one_line(workspace, command, refused, monkeypatch):
         ("search --index index --queries empty.tsv --output x.run", "empty.tsv"),
         ("search --index index --queries twice.tsv --output x.run", "q1"),
     ]:
-        assert said in refused(line), line
+        assert message in refused(line), line
     assert not (workspace / "x.run").exists()
 
 
@@ -212,8 +212,8 @@ def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace, comma
     status, out, err = attempt(workspace, "index --corpus pubmed --index pubmed-index")
     assert status == 0 and "2 documents" in out
     assert "malformed XML" in err and "c.xml.gz" in err
-    found = command(["search", "--index", "pubmed-index", "--query", "BRCA1 10(-6)"])
-    assert found.splitlines()[1].split()[3:] == "1 Third BRCA1 in H2O.".split()
+    output = command(["search", "--index", "pubmed-index", "--query", "BRCA1 10(-6)"])
+    assert output.splitlines()[1].split()[3:] == "1 Third BRCA1 in H2O.".split()
     assert "Aspirin translated" in command("search --index pubmed-index --query aspirin")
     assert "malformed XML" in command("index --corpus pubmed --index strict-pubmed --strict", status=2)
 
@@ -281,11 +281,11 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, comman
 
 def test_notes_on_queries_are_one_line_a_run(workspace, command):
     (workspace / "noted.tsv").write_text("q1\taspirin AND stroke\nq2\taspirin\nq3\tstroke[ti]\n")
-    said = "AND, OR, NOT, quotes and field tags are read as words"
+    note = "AND, OR, NOT, quotes and field tags are read as words"
     _, out, err = attempt(workspace, "search --index index --query stroke[ti]")
-    assert err.splitlines() == [f"'stroke[ti]': {said}"] and said not in out
+    assert err.splitlines() == [f"'stroke[ti]': {note}"] and note not in out
     _, _, err = attempt(workspace, "search --index index --queries noted.tsv --output noted.run")
-    assert f"2 of 3 queries, as 'aspirin AND stroke': {said}" in err.splitlines()
+    assert f"2 of 3 queries, as 'aspirin AND stroke': {note}" in err.splitlines()
 
 
 def test_problems_are_counted_and_strict_stops(workspace, command):

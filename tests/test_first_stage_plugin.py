@@ -60,10 +60,10 @@ def test_it_is_searched_with_and_fused(installed, queries, index_folder, documen
 
 def test_it_gives_a_training_its_candidates(installed, inputs, tmp_path):  # noqa: F811
     installed()
-    more = f"--validation {inputs}/dev.tsv,{inputs}/dev.qrels --first-stage newest:1000 --epochs 1"
-    arguments = always(inputs, tmp_path / "trained", "train", more)
-    at = arguments.index("--train-run")
-    train.main(arguments[:at] + arguments[at + 2 :])
+    options = f"--validation {inputs}/dev.tsv,{inputs}/dev.qrels --first-stage newest:1000 --epochs 1"
+    arguments = always(inputs, tmp_path / "trained", "train", options)
+    place = arguments.index("--train-run")
+    train.main(arguments[:place] + arguments[place + 2 :])
     described = json.loads((tmp_path / "trained" / "config.json").read_text())
     assert described["training"]["first_stage"] == {"name": "newest", "most": "1000"}
 

@@ -78,11 +78,11 @@ def test_a_model_is_searched_with_on_both_paths(searched, made):
 def test_a_model_encodes_an_index_and_retrieves_from_it(command, searched, made):
     command("index", "--encode", made / "mean-vectors", "--index", made / "index")
     dense = f"dense:{made / 'mean-vectors'}"
-    found = searched("--first-stage", dense)
-    again = searched("--first-stage", dense, "--reranker", f"mean-vectors:{made / 'mean-vectors'}")
-    assert len(found) > 20
-    for query, ranked in found.items():
-        assert again[query].scores == pytest.approx(ranked.scores, abs=1e-6)
+    retrieved = searched("--first-stage", dense)
+    reranked = searched("--first-stage", dense, "--reranker", f"mean-vectors:{made / 'mean-vectors'}")
+    assert len(retrieved) > 20
+    for query, ranked in retrieved.items():
+        assert reranked[query].scores == pytest.approx(ranked.scores, abs=1e-6)
     searched("--fuse", dense)
 
 
@@ -107,10 +107,10 @@ def test_rerankers_that_are_no_models(searched, made):
     module = "word_overlap.untrained"
     expected = searched("--reranker", "title-words")
     for spec in (f"{module}:TitleWords", f"{module}:TitleWords:{made}"):
-        found = searched("--reranker", spec)
-        assert all(found[query].doc_ids == one.doc_ids for query, one in expected.items())
-    found = searched("--reranker", f"{module}:Plain")
-    assert any(found[query].doc_ids != one.doc_ids for query, one in expected.items())
+        run = searched("--reranker", spec)
+        assert all(run[query].doc_ids == ranking.doc_ids for query, ranking in expected.items())
+    run = searched("--reranker", f"{module}:Plain")
+    assert any(run[query].doc_ids != ranking.doc_ids for query, ranking in expected.items())
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,12 @@ def test_feedback_is_an_option_of_the_search(folder):
 
 def test_all_documents_are_read_by_a_reranker_whatever_the_depth(folder):
     """By decreasing id where all score the same; the depth cuts what is written."""
-    one = searched(folder, "all1.run", "--first-stage", "all", "--depth", "1")
+    top = searched(folder, "all1.run", "--first-stage", "all", "--depth", "1")
     few = searched(folder, "all5.run", "--first-stage", "all", "--depth", "5", "--reranker", "docid")
-    many = searched(folder, "all9.run", "--first-stage", "all", "--depth", "10000", "--reranker", "docid")
-    assert [len(run["q2"].doc_ids) for run in (one, few, many)] == [1, 5, 1500]
-    assert many["q2"].doc_ids[:5] == few["q2"].doc_ids and many["q2"].doc_ids[:1] == one["q2"].doc_ids
-    assert many["q2"].doc_ids == sorted(many["q2"].doc_ids, reverse=True)
+    all_documents = searched(folder, "all9.run", "--first-stage", "all", "--depth", "10000", "--reranker", "docid")
+    assert [len(run["q2"].doc_ids) for run in (top, few, all_documents)] == [1, 5, 1500]
+    assert all_documents["q2"].doc_ids[:5] == few["q2"].doc_ids and all_documents["q2"].doc_ids[:1] == top["q2"].doc_ids
+    assert all_documents["q2"].doc_ids == sorted(all_documents["q2"].doc_ids, reverse=True)
 
 
 @pytest.mark.parametrize("fusion", [["--fusion", "rrf"], ["--fusion", "linear", "--fusion-weight", "0.3"]])
@@ -95,9 +95,9 @@ def test_a_hybrid_first_stage_is_the_fusion_of_the_runs(folder, fusion):
 
 def test_a_hybrid_is_re_ranked_and_gone_on_with(folder):
     hybrid = ["--first-stage", "bm25", "--fuse", "qld", "--fuse", f"dense:{folder}/ktrel", "--fusion-depth", "40"]
-    found = searched(folder, "again.run", *hybrid, "--reranker", f"{folder}/ktrel", "--depth", "60")
+    reranked = searched(folder, "again.run", *hybrid, "--reranker", f"{folder}/ktrel", "--depth", "60")
     candidates = searched(folder, "candidates.run", *hybrid, "--depth", "60")
-    assert all(sorted(found[query].doc_ids) == sorted(candidates[query].doc_ids) for query in candidates)
+    assert all(sorted(reranked[query].doc_ids) == sorted(candidates[query].doc_ids) for query in candidates)
     text = (folder / "again.run").read_text()
     os.rename(folder / "again.run", folder / "again.run.part")
     first = text[: text.index("q3 Q0")]
@@ -136,8 +136,8 @@ def test_approximate_indexes_are_built_beside_the_encodings(folder, capsys):
     assert capsys.readouterr().out.count(": 1,500 vectors, ") == 2
     flat = searched(folder, "flat.run", *dense)
     for kind, effort in [("ivf", ["--nprobe", "10"]), ("hnsw", ["--ef-search", "400"])]:
-        found = searched(folder, f"{kind}.run", *dense, "--dense-index", kind, *effort)
-        assert len(set(found["q1"].doc_ids) & set(flat["q1"].doc_ids)) >= 27
+        approximate = searched(folder, f"{kind}.run", *dense, "--dense-index", kind, *effort)
+        assert len(set(approximate["q1"].doc_ids) & set(flat["q1"].doc_ids)) >= 27
     index.main(f"{encode} --overwrite".split())
     with pytest.raises(commandline.InputError, match="holds no hnsw index of its vectors"):
         searched(folder, "hnsw.run", *dense, "--dense-index", "hnsw")
@@ -145,8 +145,8 @@ def test_approximate_indexes_are_built_beside_the_encodings(folder, capsys):
 
 def test_dense_retrieval_needs_no_java(folder):
     """In a Python of its own: here the tests' Java may run already."""
-    asked = ["--index", str(folder / "index"), "--query", "aspirin heart attack", "--show", "2"]
-    code = f"from rerank_plugin.search import main; main({[*asked, '--first-stage', f'dense:{folder}/ktrel']!r})"
+    arguments = ["--index", str(folder / "index"), "--query", "aspirin heart attack", "--show", "2"]
+    code = f"from rerank_plugin.search import main; main({[*arguments, '--first-stage', f'dense:{folder}/ktrel']!r})"
     assert "jnius" not in imported(code)
 
 
@@ -171,8 +171,8 @@ def test_what_is_refused(folder, refused, arguments, said):
 
 @pytest.mark.parametrize("option", ["--ann ivf", "--judged sample:train"])
 def test_what_is_for_encodings(refused, option):
-    said = refused(f"index --corpus sample --index other {option}")
-    assert f"{option.split()[0]} is for encodings" in said
+    message = refused(f"index --corpus sample --index other {option}")
+    assert f"{option.split()[0]} is for encodings" in message
 
 
 def test_benchmarks_take_first_stages_too():
@@ -187,15 +187,15 @@ def test_judged_queries_as_a_first_stage(folder, capsys):
     encode = ["--encode", f"{folder}/ktrel", "--index", f"{folder}/index"]
     capsys.readouterr()
     index.main([*encode, "--judged", "sample:train", "--judged", "sample:dev"])
-    said = capsys.readouterr().out
-    assert "judged queries" in said and "documents," not in said
-    found = searched(folder, "judged.run", *stage, "--depth", "40")
-    assert found.keys() == {"q1", "q3"} and len(found["q1"].doc_ids) == 40
+    output = capsys.readouterr().out
+    assert "judged queries" in output and "documents," not in output
+    judged = searched(folder, "judged.run", *stage, "--depth", "40")
+    assert judged.keys() == {"q1", "q3"} and len(judged["q1"].doc_ids) == 40
     nearest = searched(folder, "nearest.run", *stage, "--neighbours", "1", "--neighbour-power", "2")
     assert 0 < len(nearest["q1"].doc_ids) < 40
     fused = searched(
         folder, "three.run", "--first-stage", "bm25", "--fuse", f"dense:{folder}/ktrel", "--fuse", stage[1]
     )
-    assert "q2" not in fused and {*found["q1"].doc_ids} <= {*fused["q1"].doc_ids}
+    assert "q2" not in fused and {*judged["q1"].doc_ids} <= {*fused["q1"].doc_ids}
     with pytest.raises(commandline.InputError, match="exists already.*overwrite"):
         index.main([*encode, "--judged", "sample:train"])

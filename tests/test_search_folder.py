@@ -100,18 +100,18 @@ def test_every_file_equals_its_own_search(workspace, index_folder, judged, reran
     options = ["--reranker", reranker, "--depth", depth, *judged]
     search(index_folder, "runs", "out", *options)
     alone(index_folder, *options)
-    found = contents(workspace / "out")
-    assert found == contents(workspace / "alone") and len(found) == 4
-    assert gzip.decompress(found["d.run.gz"]) and found["input.A"].count(b"\n") > 8
-    assert b"q2 " not in found["input.A"] and b"q0 " not in found["c.run"]  # a query that is not there stays away
+    files = contents(workspace / "out")
+    assert files == contents(workspace / "alone") and len(files) == 4
+    assert gzip.decompress(files["d.run.gz"]) and files["input.A"].count(b"\n") > 8
+    assert b"q2 " not in files["input.A"] and b"q0 " not in files["c.run"]  # a query that is not there stays away
 
 
 def test_what_the_depth_cuts_is_counted(workspace, index_folder, capsys):
     """Each of the four runs ranks 15 documents for each of the six queries, but for the three that one lacks."""
     cut = "documents are below rank 10, the depth: left out"
-    for depth, said in (("10", [f"the runs: 105 of 315 {cut}"]), ("15", [])):
+    for depth, warnings in (("10", [f"the runs: 105 of 315 {cut}"]), ("15", [])):
         search(index_folder, "runs", f"out{depth}", "--reranker", "docid", "--depth", depth)
-        assert [line for line in capsys.readouterr().err.splitlines() if "the depth" in line] == said
+        assert [line for line in capsys.readouterr().err.splitlines() if "the depth" in line] == warnings
     search(index_folder, "runs/c.run", "one.run", "--reranker", "docid", "--depth", "10")
     assert f"runs/c.run: 30 of 90 {cut}" in capsys.readouterr().err
 
@@ -143,9 +143,9 @@ def test_lists_of_a_query_rank_as_alone(index):
     ]
     tasks.append((Query("q7", "nothing"), [some(index.forward, generator, 0)]))
     for together in (1, 2, 100):
-        found = list(bulk.rank_lists(tasks, ByTitle(index), together))
-        assert [len(rankings) for rankings in found] == [4] * len(QUERIES) + [1]
-        for (query, lists), rankings in zip(tasks, found):
+        rankings_by_query = list(bulk.rank_lists(tasks, ByTitle(index), together))
+        assert [len(rankings) for rankings in rankings_by_query] == [4] * len(QUERIES) + [1]
+        for (query, lists), rankings in zip(tasks, rankings_by_query):
             for candidates, ranking in zip(lists, rankings):
                 expected = rank(query, candidates, ByTitle(index))
                 assert ranking.doc_ids == expected.doc_ids
@@ -195,10 +195,10 @@ def test_what_is_no_run_is_left_out_and_said(workspace, index_folder, capsys):
     search(index_folder, "runs", "out", "--reranker", "docid")
     assert sorted(contents(workspace / "out")) == ["c.run", "d.run.gz", "input.A", "input.B"]
     out, err = capsys.readouterr()
-    said = next(line for line in err.splitlines() if "left out" in line)
+    warning = next(line for line in err.splitlines() if "left out" in line)
     for name in (".hidden (hidden)", "README.md (its first line", "empty (empty)", "old (not a file)", "plot.png (its"):
-        assert name in said
-    assert "x.run.part (unfinished)" in said and "input" not in said
+        assert name in warning
+    assert "x.run.part (unfinished)" in warning and "input" not in warning
     assert "runs/input.A: 1 queries found no document: q2" in err.splitlines()
     assert out.startswith("out: 4 runs of 6 queries in ")
 

@@ -27,8 +27,8 @@ def search(index_folder, *arguments):
 
 
 def test_the_judged_documents_by_decreasing_id(workspace, index_folder, capsys):
-    found = search(index_folder, "--first-stage", "judged:qrels", "--depth", "1")
-    assert found == {"q1": ["b", "a", "B"], "q2": ["77"]}
+    run = search(index_folder, "--first-stage", "judged:qrels", "--depth", "1")
+    assert run == {"q1": ["b", "a", "B"], "q2": ["77"]}
     assert [line.split()[-1] for line in open("out.run")] == ["judged"] * 4
     assert capsys.readouterr().err.splitlines() == [
         "qrels: 1 of 5 judged documents are not in the index and are left out, as nobody",
@@ -37,9 +37,9 @@ def test_the_judged_documents_by_decreasing_id(workspace, index_folder, capsys):
 
 
 def test_the_judged_documents_re_ranked(workspace, index_folder):
-    found = search(index_folder, "--first-stage", "judged:qrels", "--reranker", "bm25-title")
+    run = search(index_folder, "--first-stage", "judged:qrels", "--reranker", "bm25-title")
     # b's title is the shorter of the two with the word; a has it in its abstract only
-    assert found["q1"] == ["b", "B", "a"]
+    assert run["q1"] == ["b", "B", "a"]
 
 
 def test_the_judged_documents_of_a_run_and_of_a_first_stage(workspace, index_folder):
@@ -52,8 +52,8 @@ def test_the_judged_documents_of_a_run_and_of_a_first_stage(workspace, index_fol
 def test_judged_documents_need_no_java(workspace, index_folder):
     """In a Python of its own: here the tests' Java may run already."""
     line = f"--index {index_folder} --queries q.tsv --output o.run --first-stage judged:qrels --reranker bm25-title"
-    found = imported(f"from rerank_plugin.search import main; main({line.split()!r})")
-    assert not {"jnius", "pyserini"} & found and (workspace / "o.run").exists()
+    modules = imported(f"from rerank_plugin.search import main; main({line.split()!r})")
+    assert not {"jnius", "pyserini"} & modules and (workspace / "o.run").exists()
 
 
 def test_other_judgments_are_other_settings(workspace, index_folder, monkeypatch):

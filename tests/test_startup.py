@@ -51,8 +51,8 @@ def test_modules_import_nothing_that_they_do_not_need(modules, too_much):
 
 def test_a_query_with_delta_needs_no_torch(index_folder):
     line = ["--index", str(index_folder), "--query", "aspirin", "--reranker", "delta"]
-    found = imported(f"from rerank_plugin.search import main; main({line!r})")
-    assert "jnius" in found and not {"torch", "pyserini", "openai"} & found
+    modules = imported(f"from rerank_plugin.search import main; main({line!r})")
+    assert "jnius" in modules and not {"torch", "pyserini", "openai"} & modules
 
 
 def test_delta_re_ranks_texts_where_no_extra_is_installed():
@@ -67,21 +67,21 @@ def test_delta_re_ranks_texts_where_no_extra_is_installed():
 
 
 def setup():
-    found = ConfigParser()
-    found.read(ROOT / "setup.cfg")
-    return found
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    return config
 
 
 def packages(requirements):
     """The packages that requirements name, those of our own extras included."""
-    found = set()
+    names = set()
     for line in filter(None, requirements.splitlines()):
-        if ours := re.fullmatch(r"rerank_plugin\[(.+)\]", line):
+        if extra := re.fullmatch(r"rerank_plugin\[(.+)\]", line):
             extras = setup()["options.extras_require"]
-            found.update(*(packages(extras[name]) for name in ours[1].split(", ")))
+            names.update(*(packages(extras[name]) for name in extra[1].split(", ")))
         else:
-            found.add(re.match(r"[\w-]+", line)[0].replace("_", "-"))
-    return found
+            names.add(re.match(r"[\w-]+", line)[0].replace("_", "-"))
+    return names
 
 
 def test_every_library_is_of_the_base_or_of_an_extra_that_installs_it():

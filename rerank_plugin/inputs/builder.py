@@ -145,7 +145,7 @@ class InputBuilder:
         self.index, self.vocabulary, self.left_out = index, vocabulary, left_out
         self.concepts, self.reads_words = concepts, reads_words
         self.document_words, self.query_words, self.feature_names = document_words, query_words, features
-        self.vector_features, self.of_vectors = vector_features, [name in VECTOR_NAMES for name in features]
+        self.vector_features, self.is_vector_feature = vector_features, [name in VECTOR_NAMES for name in features]
         self.lexical_names = [name for name in features if name not in VECTOR_NAMES]
         self._model_ids = TermIds(index, vocabulary)
 
@@ -198,9 +198,9 @@ class InputBuilder:
         started = perf_counter()
         columns = np.zeros((len(candidates), len(self.feature_names)), np.float32)
         if self.lexical_names:
-            columns[:, np.invert(self.of_vectors)] = lexical_features(self.lexical_names, query, candidates)
+            columns[:, np.invert(self.is_vector_feature)] = lexical_features(self.lexical_names, query, candidates)
         if self.vector_features is not None:
-            columns[:, self.of_vectors] = self.vector_features(self, self.query(query), candidates)
+            columns[:, self.is_vector_feature] = self.vector_features(self, self.query(query), candidates)
         self.feature_seconds += perf_counter() - started
         return columns
 

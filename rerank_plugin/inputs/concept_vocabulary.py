@@ -36,7 +36,7 @@ class ConceptVocabulary:
         self.ids, self.annotation = list(ids), annotation
         if len(set(self.ids)) != len(self.ids):
             repeated = next(id for id, count in Counter(self.ids).items() if count > 1)
-            raise InputError(f"the concept '{repeated}' occurs twice")
+            raise InputError(f"the concept vocabulary has '{repeated}' twice")
         for number, id in enumerate(self.ids, 1):
             if not id or id.split() != [id]:
                 raise InputError(f"concept {number} has the id '{id}', which is not one word")

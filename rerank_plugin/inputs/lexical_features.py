@@ -51,7 +51,7 @@ COSINE, MATCHES = "vector_cosine", "vector_matches"
 VECTOR_NAMES = (COSINE, MATCHES)
 LEXICAL_NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
 NAMES = (*LEXICAL_NAMES, *VECTOR_NAMES)
-OTHERS_IN_WORDS = {
+OTHER_DESCRIPTIONS = {
     FIRST_STAGE: "the first stage's score",
     FIRST_STAGE_SHARE: "the first stage's score, as a share of its best",
     COSINE: "likeness of query and document as wholes",
@@ -65,7 +65,7 @@ SETS: dict[str, tuple[str, ...]] = {"lex3": LEX3, "all": PAPER_NAMES, "none": ()
 def in_words(name: str) -> str:
     """The description of a feature; an unknown name stays the same."""
     measure, _, field = name.rpartition("_")
-    return f"{MEASURES[measure]} in the {field}" if name in PAPER_NAMES else OTHERS_IN_WORDS.get(name, name)
+    return f"{MEASURES[measure]} in the {field}" if name in PAPER_NAMES else OTHER_DESCRIPTIONS.get(name, name)
 
 
 def named_features(names: Any) -> Any:

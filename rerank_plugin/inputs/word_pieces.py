@@ -5,7 +5,7 @@ the index. A document's pieces are gathered from its terms; at query time only t
 
 The model therefore reads the index's words joined by blanks: in lower case, without punctuation and accents, a
 hyphenated symbol as one word (IL-2 is il2). The index stores only the class of a number; the model reads an example of
-the class (``WRITTEN``), since encoders are trained on numbers. Queries are treated alike.
+the class (``NUMBER_EXAMPLES``), since encoders are trained on numbers. Queries are treated alike.
 
 Letters in shapes: V terms of the index, P pieces of all terms, C candidates, N document pieces, M query pieces.
 """
@@ -31,7 +31,7 @@ from rerank_plugin.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-WRITTEN = {
+NUMBER_EXAMPLES = {
     INTEGER: "10",
     FRACTION: "0.5",
     REAL: "1.5",
@@ -98,9 +98,9 @@ class PieceTable(NamedTuple):
     at_start: int  # row offset of a text's first term: V, or 0 if the first word is encoded like all others
 
 
-def written(term: str) -> str:
+def term_text(term: str) -> str:
     """The text of an index term for an encoder's tokenizer."""
-    return WRITTEN.get(term, term)
+    return NUMBER_EXAMPLES.get(term, term)
 
 
 def make_table(terms: StringTable | StringsInMemory, tokenizer: Tokenizer) -> PieceTable:
@@ -127,7 +127,7 @@ def _pieces(
     encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)  # the same ids, without character offsets
     lengths, pieces = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     for start in range(0, count, CHUNK):
-        texts = [before + written(term) for term in terms.take(np.arange(start, min(start + CHUNK, count)))]
+        texts = [before + term_text(term) for term in terms.take(np.arange(start, min(start + CHUNK, count)))]
         encoded = [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
         if any(ids[: len(prefix)] != prefix for ids in encoded):
             raise InputError("the encoder's tokenizer joins words across blanks: the words of an index cannot be read")
@@ -207,7 +207,7 @@ class PieceBuilder(InputBuilder):
 
     def query(self, terms: IndexQuery) -> ModelQuery:
         """The query's pieces, cut or padded to M."""
-        text = " ".join(map(written, terms.terms))
+        text = " ".join(map(term_text, terms.terms))
         pieces = self.tokenizer.encode(text, add_special_tokens=False).ids
         kept = pieces[: self.query_words]
         ids, mask = np.zeros(self.query_words, np.int64), np.arange(self.query_words) < len(kept)

@@ -121,7 +121,7 @@ def rank_lists(
     """
     if reranker is None or as_scorer(reranker).listwise:
         if reranker is not None:
-            log.info("%s scores depend on the whole list: each run is ranked separately", reranker.name)
+            log.info("the scores of %s depend on the whole list: each run is ranked separately", reranker.name)
         for query, lists in tasks:
             yield _rank_separately(query, lists, reranker, together)
         return

@@ -99,7 +99,7 @@ class Cascade(Scorer):
         return self.score_many([query], [candidates])[0]
 
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
-        """Scores, float32 [C] each, whose order by decreasing document id on ties is that of the cascade."""
+        """Scores, float32 [C] each; sorting by them, ties by decreasing document id, gives the cascade's order."""
         orders = [each.order(each.first_stage_scores) for each in candidates]  # int64 [C], from rank 1 on
         scores = [each.first_stage_scores.copy() for each in candidates]
         for scorer, keep in self.stages:

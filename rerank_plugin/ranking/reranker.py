@@ -149,8 +149,8 @@ class Reranker:
 
         def opened() -> Reranker:
             if index is not None:
-                open_one = open_index(index)
-                reranker = cls(load_stages(stages, open_one.forward, running), open_one)
+                opened_index = open_index(index)
+                reranker = cls(load_stages(stages, opened_index.forward, running), opened_index)
             else:
                 collection = _statistics(stages[0].reranker, checkpoints[0], statistics)
                 texts = TextIndex(collection, threads or available_threads())

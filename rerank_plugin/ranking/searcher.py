@@ -72,9 +72,9 @@ class Searcher:
         self._config = _first_stage_config(first_stage)
 
         def opened() -> tuple[Index, Reranker | None, OpenPipeline]:
-            open_one = open_index(index)
-            loaded = _reranker(reranker, open_one)
-            return open_one, loaded, self._pipeline_of(open_one, loaded, self._config)
+            opened_index = open_index(index)
+            loaded = _reranker(reranker, opened_index)
+            return opened_index, loaded, self._pipeline_of(opened_index, loaded, self._config)
 
         self.index, self.reranker, self._pipeline = retry_if_replaced(index, opened)
         if self.reranker is not None:
@@ -384,6 +384,6 @@ def _reranker(reranker: Any, index: Index) -> Reranker | None:
         raise InputError("the reranker scores texts: load it with the index that is searched")
     if other.folder.resolve() != index.folder.resolve() or other.generation != index.generation:
         raise InputError(
-            f"the reranker is of the index {other.folder}, not of {index.folder} as it is now: load it again"
+            f"the reranker is of the index {other.folder}, not of the current {index.folder}: load it again"
         )
     return reranker

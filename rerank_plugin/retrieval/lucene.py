@@ -50,10 +50,10 @@ class LuceneConfig:
             raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
         if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1 and 0 < self.mu < math.inf):
             raise InputError(
-                f"bad first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0"
+                f"invalid first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0"
             )
         if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
-            raise InputError("bad RM3 parameters: terms and documents at least 1, weight between 0 and 1")
+            raise InputError("invalid RM3 parameters: terms and documents at least 1, weight between 0 and 1")
 
     def open(self, index: Index) -> LuceneFirstStage:
         if self.field not in (known := index.lucene_fields):

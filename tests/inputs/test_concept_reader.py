@@ -48,10 +48,10 @@ def test_a_model_that_knows_all(index):
     """The shorter way for it gives what the longer one does."""
     reader = ConceptReader(index, ConceptVocabulary(ALL), 3, 3)
     assert reader.knows_all
-    found = reader.documents(small.candidates(index))
+    fast = reader.documents(small.candidates(index))
     reader.knows_all = False
-    for one, other in zip(found, reader.documents(small.candidates(index))):
-        np.testing.assert_array_equal(one, other)
+    for array, expected in zip(fast, reader.documents(small.candidates(index))):
+        np.testing.assert_array_equal(array, expected)
 
 
 @given(data=st.data())
@@ -65,10 +65,10 @@ def test_any_model_reads_what_the_plain_one_does(index, data):
     ids, mask = reader.documents(small.candidates(index, np.array(rows, np.int64)))
     base = index.knowledge.base
     assert ids.shape == mask.shape == (len(rows), longest)
-    for row, found, inside in zip(rows, ids.tolist(), mask.tolist()):
+    for row, row_ids, inside in zip(rows, ids.tolist(), mask.tolist()):
         stored = index.concepts[int(index.concept_offsets[row]) : int(index.concept_offsets[row + 1])]
-        expected = [known.index(base.ids[int(one)]) for one in stored if base.ids[int(one)] in known][:longest]
-        assert found == expected + [0] * (longest - len(expected))
+        expected = [known.index(base.ids[int(number)]) for number in stored if base.ids[int(number)] in known][:longest]
+        assert row_ids == expected + [0] * (longest - len(expected))
         assert inside == [place < len(expected) for place in range(longest)]
     text = data.draw(st.sampled_from(["heart attack or attack", "women who smoke", "colon cancer and stroke", "diet"]))
     expected = [base.ids[row] for mention in index.knowledge.annotator.annotate(text) for row in mention.concepts]
@@ -85,17 +85,17 @@ def test_what_the_builder_counts_as_known(index):
         (None, True, 1, 4), (reader, True, 4, 4), (reader, False, 3, 0),
     ]:  # fmt: skip
         builder = InputBuilder(index, words, 5, 2, (), concepts=concepts, reads_words=reads_words)
-        found = builder.query(index.query(text))
-        assert (found.known, found.cut) == (known, cut)
-        assert (found.concepts is None) == (found.concept_mask is None) == (concepts is None)
+        query = builder.query(index.query(text))
+        assert (query.known, query.cut) == (known, cut)
+        assert (query.concepts is None) == (query.concept_mask is None) == (concepts is None)
 
 
 def test_stop_words_are_left_out_of_words_alone(index):
     words = small.word_vectors(["aspirin"], 2, 0).vocabulary
     reader = ConceptReader(index, ConceptVocabulary(ALL), 5, 5)
     builder = InputBuilder(index, words, 5, 4, (), frozenset(["women"]), reader)
-    found = builder.query(index.query("women aspirin"))
-    assert found.mask.sum() == 1 and found.concept_mask.sum() == 2
+    query = builder.query(index.query("women aspirin"))
+    assert query.mask.sum() == 1 and query.concept_mask.sum() == 2
 
 
 def test_inputs_with_concepts(index):
@@ -148,6 +148,6 @@ def test_the_vocabulary_is_a_file_of_ids(tmp_path):
 
 def test_numbers_of_a_knowledge_base(index):
     assert ConceptVocabulary(ALL).numbers(index.knowledge).tolist() == list(range(11))
-    found = ConceptVocabulary(["H11", "X1", "H01"]).numbers(index.knowledge)
-    assert found.dtype == np.int32 and found.tolist() == [2, *[-1] * 9, 0]
+    numbers = ConceptVocabulary(["H11", "X1", "H01"]).numbers(index.knowledge)
+    assert numbers.dtype == np.int32 and numbers.tolist() == [2, *[-1] * 9, 0]
     assert ConceptVocabulary(ALL[::-1]).numbers(index.knowledge).tolist() == list(range(10, -1, -1))

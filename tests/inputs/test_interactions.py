@@ -47,24 +47,24 @@ def unit(vector):
     return [float(x) / length if length > 0 else 0.0 for x in vector]
 
 
-def similarity(vectors, one, other):
+def similarity(vectors, word, other_word):
     """Of two words by their spelling, as the module's docstring has it; ``vectors``: word to list of numbers."""
-    if one == other:
+    if word == other_word:
         return 1.0
-    if one not in vectors or other not in vectors:
+    if word not in vectors or other_word not in vectors:
         return 0.0
-    return sum(a * b for a, b in zip(unit(vectors[one]), unit(vectors[other])))
+    return sum(a * b for a, b in zip(unit(vectors[word]), unit(vectors[other_word])))
 
 
 def plain_similarities(vectors, documents, query, width, slots, anywhere):
     """[B, M, N] from spellings alone. A query word that is nowhere in the index is not even itself."""
-    found = np.zeros((len(documents), slots, width))
+    similarities = np.zeros((len(documents), slots, width))
     for b, document in enumerate(documents):
         for m, word in enumerate(query[:slots]):
-            for n, other in enumerate(document[:width]):
-                assert word in anywhere or word != other
-                found[b, m, n] = similarity(vectors, word, other)
-    return found
+            for n, document_word in enumerate(document[:width]):
+                assert word in anywhere or word != document_word
+                similarities[b, m, n] = similarity(vectors, word, document_word)
+    return similarities
 
 
 class Example:
@@ -97,10 +97,10 @@ class Example:
         words = candidate_words(self.builder, candidates, workspace)
         table = similarity_table(UnitVectors(torch.from_numpy(self.matrix)), self.words, words, workspace, threads)
         assert table.shape == (len(words.terms), min(len(self.query), self.slots)) and table.dtype == np.float32
-        found = np.zeros((len(candidates), self.slots, self.width), np.float32)
+        matrices = np.zeros((len(candidates), self.slots, self.width), np.float32)
         for row, length in enumerate(words.lengths):
-            found[row, : table.shape[1], :length] = table[words.places[row, :length]].T
-        return found
+            matrices[row, : table.shape[1], :length] = table[words.places[row, :length]].T
+        return matrices
 
 
 @given(
@@ -120,9 +120,9 @@ def test_both_ways_give_what_the_plain_one_gives(documents, query, width, slots,
         candidates = small.candidates(example.index, rows)
         expected = example.plain(rows)
         inputs = example.inputs(candidates)
-        found = cosine_matrix(torch.from_numpy(example.matrix), inputs).numpy()
-        assert found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, atol=2e-6)
+        cosines = cosine_matrix(torch.from_numpy(example.matrix), inputs).numpy()
+        assert cosines.shape == expected.shape
+        np.testing.assert_allclose(cosines, expected, atol=2e-6)
         np.testing.assert_allclose(example.fused(candidates, Workspace(), threads), expected, atol=2e-6)
         same = np.array(
             [
@@ -186,16 +186,16 @@ def test_distinct_words_of_candidates(documents, width, data):
         workspace = Workspace()
         for _ in range(2):
             rows = data.draw(st.lists(st.integers(0, len(documents) - 1), max_size=10))
-            found = candidate_words(builder, small.candidates(index, rows), workspace)
+            words = candidate_words(builder, small.candidates(index, rows), workspace)
             heads = [documents[row][:width] for row in rows]
             distinct = list(dict.fromkeys(word for head in heads for word in head))
-            assert found.terms.tolist() == [term_of[word] for word in distinct]
-            assert found.ids.tolist() == [KNOWN.index(word) + 1 if word in KNOWN else 0 for word in distinct]
-            assert found.lengths.tolist() == [len(head) for head in heads]
-            assert found.places.shape == (len(rows), width)
-            for places, head in zip(found.places, heads):
+            assert words.terms.tolist() == [term_of[word] for word in distinct]
+            assert words.ids.tolist() == [KNOWN.index(word) + 1 if word in KNOWN else 0 for word in distinct]
+            assert words.lengths.tolist() == [len(head) for head in heads]
+            assert words.places.shape == (len(rows), width)
+            for places, head in zip(words.places, heads):
                 assert places[: len(head)].tolist() == [distinct.index(word) for word in head]
-            dtypes = [array.dtype for array in (found.terms, found.ids, found.places, found.lengths)]
+            dtypes = [array.dtype for array in (words.terms, words.ids, words.places, words.lengths)]
             assert dtypes == [np.int32] * 4
 
 
@@ -216,8 +216,8 @@ def test_threads_and_earlier_queries_change_no_bit(tmp_path):
     for threads in (2, 3, 7):
         workspace = Workspace()
         for rows in (range(60), [7], range(59, -1, -1), [], [1, 1]):
-            found = example.fused(small.candidates(example.index, list(rows)), workspace, threads)
-            assert found.tobytes() == expected[list(rows)].tobytes()
+            matrices = example.fused(small.candidates(example.index, list(rows)), workspace, threads)
+            assert matrices.tobytes() == expected[list(rows)].tobytes()
 
 
 def test_garbage_in_the_workspace_is_never_read(tmp_path, monkeypatch):

@@ -47,18 +47,18 @@ def plain(name, query, document, collection):
         return {"title": of[0], "abstract": of[1], "text": of[0] + of[1]}[field]
 
     def idf(word, part):
-        holding = sum(word in part(other) for other in collection)
+        holding = sum(word in part(each) for each in collection)
         return math.log(1 + (len(collection) - holding + 0.5) / (holding + 0.5))
 
-    def weight(some):
-        return sum(idf(word, lambda other: other[0] + other[1]) for word in some)
+    def weight(weighted):
+        return sum(idf(word, lambda each: each[0] + each[1]) for word in weighted)
 
-    inside, asked = words(document), set(query)
-    common, union = asked & set(inside), asked | set(inside)
+    inside, query_words = words(document), set(query)
+    common, union = query_words & set(inside), query_words | set(inside)
     if measure == "overlap":
-        return len(common) / len(asked) if asked else 0
+        return len(common) / len(query_words) if query_words else 0
     if measure == "idf_overlap":
-        return weight(common) / weight(asked) if asked else 0
+        return weight(common) / weight(query_words) if query_words else 0
     if measure == "jaccard":
         return len(common) / len(union) if union else 0
     if measure == "idf_jaccard":
@@ -66,16 +66,16 @@ def plain(name, query, document, collection):
     if measure == "bigram_overlap":
         pairs = set(zip(query, query[1:]))
         return len(pairs & set(zip(inside, inside[1:]))) / len(pairs) if pairs else 0
-    mean = sum(len(words(other)) for other in collection) / len(collection) or 1
+    mean = sum(len(words(each)) for each in collection) / len(collection) or 1
     norm = 2.0 * (1 - 0.75 + 0.75 * len(inside) / mean)
     return sum(idf(word, words) * inside.count(word) * 3.0 / (inside.count(word) + norm) for word in query)
 
 
 def check(index, query, rows, documents):
-    found = lexical_features(PAPER_NAMES, index.query(" ".join(query)), small.candidates(index, rows))
+    features = lexical_features(PAPER_NAMES, index.query(" ".join(query)), small.candidates(index, rows))
     expected = [[plain(name, query, documents[row], documents) for name in PAPER_NAMES] for row in rows]
-    assert found.dtype == np.float32 and found.shape == (len(rows), 18)
-    np.testing.assert_allclose(found, np.reshape(expected, found.shape), rtol=2e-5, atol=1e-6)
+    assert features.dtype == np.float32 and features.shape == (len(rows), 18)
+    np.testing.assert_allclose(features, np.reshape(expected, features.shape), rtol=2e-5, atol=1e-6)
 
 
 def test_the_names_are_the_paper_s_18_and_the_best_three():
@@ -107,9 +107,9 @@ def test_the_shared_documents(index, documents):
     """Real tokens: numeric classes, Greek letters, empty fields. A query and a document are tokenized alike."""
     collection = [(tokenize(document.title), tokenize(document.abstract)) for document in documents]
     for text in ("TNF-α blockade in Crohn's disease, 1999", "aspirin aspirin risk of stroke 5%", "糖尿病 2003 0.5", ""):
-        found = lexical_features(PAPER_NAMES, index.forward.query(text), small.candidates(index.forward))
-        expected = [[plain(name, tokenize(text), one, collection) for name in PAPER_NAMES] for one in collection]
-        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+        features = lexical_features(PAPER_NAMES, index.forward.query(text), small.candidates(index.forward))
+        expected = [[plain(name, tokenize(text), each, collection) for name in PAPER_NAMES] for each in collection]
+        np.testing.assert_allclose(features, expected, rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("distinct", [255, 256, 600])
@@ -169,17 +169,17 @@ def by_hand(tmp_path_factory):
 def test_by_hand(by_hand, name, first, third):
     """Both ways to a feature give what was worked out."""
     query = "red meat tofu red"
-    found = lexical_features([name], by_hand.query(query), small.candidates(by_hand, [0, 2]))
-    assert found[:, 0].tolist() == pytest.approx([first, third], abs=2e-6)
+    features = lexical_features([name], by_hand.query(query), small.candidates(by_hand, [0, 2]))
+    assert features[:, 0].tolist() == pytest.approx([first, third], abs=2e-6)
     assert [plain(name, query.split(), HAND[row], HAND) for row in (0, 2)] == pytest.approx([first, third], abs=2e-6)
 
 
 def test_a_column_is_the_same_in_whatever_company(by_hand):
-    query, some = by_hand.query("red wine cancer"), small.candidates(by_hand, [3, 0, 2, 1])
-    together = lexical_features(PAPER_NAMES, query, some)
+    query, candidates = by_hand.query("red wine cancer"), small.candidates(by_hand, [3, 0, 2, 1])
+    together = lexical_features(PAPER_NAMES, query, candidates)
     for place, name in enumerate(PAPER_NAMES):
-        np.testing.assert_array_equal(lexical_features([name], query, some)[:, 0], together[:, place])
-    np.testing.assert_array_equal(lexical_features(PAPER_NAMES[::-1], query, some), together[:, ::-1])
+        np.testing.assert_array_equal(lexical_features([name], query, candidates)[:, 0], together[:, place])
+    np.testing.assert_array_equal(lexical_features(PAPER_NAMES[::-1], query, candidates), together[:, ::-1])
 
 
 def test_no_features_and_no_candidates(by_hand):
@@ -208,6 +208,6 @@ def test_names_are_checked():
 
 
 def test_every_feature_is_told_in_words():
-    said = {in_words(name) for name in NAMES}
-    assert len(said) == len(NAMES) and said.isdisjoint(NAMES)
-    assert "BM25 in the title" in said and in_words("other") == "other"
+    descriptions = {in_words(name) for name in NAMES}
+    assert len(descriptions) == len(NAMES) and descriptions.isdisjoint(NAMES)
+    assert "BM25 in the title" in descriptions and in_words("other") == "other"

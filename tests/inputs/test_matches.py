@@ -22,9 +22,9 @@ def candidates(index, rows):
 def counted(title, abstract, ids, bigrams):
     """Occurrences [2, m] and distinct bigrams in title, abstract and text [3] of one document, by plain counting."""
     pairs = [set(zip(words, words[1:])) for words in (title, abstract, title + abstract)]
-    asked = {(ids[a], ids[b]) for a, b in bigrams}
+    query_bigrams = {(ids[a], ids[b]) for a, b in bigrams}
     counts = [[Counter(field)[id] if id >= 0 else 0 for id in ids] for field in (title, abstract)]
-    return counts, [len(asked & field) for field in pairs]
+    return counts, [len(query_bigrams & field) for field in pairs]
 
 
 # Ids far apart, ids in a row, and ids that share the first slot of the smallest table.
@@ -81,13 +81,15 @@ def queries(index, count):
 
 
 def test_threads_compute_features_at_once(large):
-    asked, rows = queries(large, 40), np.arange(len(large))
-    expected = [lexical_features(LEXICAL_NAMES, query, candidates(large, rows)) for query in asked]
+    large_queries, rows = queries(large, 40), np.arange(len(large))
+    expected = [lexical_features(LEXICAL_NAMES, query, candidates(large, rows)) for query in large_queries]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
-            found = pool.map(lambda query: lexical_features(LEXICAL_NAMES, query, candidates(large, rows)), asked)
-            for one, other in zip(found, expected):
-                np.testing.assert_array_equal(one, other)
+            features = pool.map(
+                lambda query: lexical_features(LEXICAL_NAMES, query, candidates(large, rows)), large_queries
+            )
+            for matrix, expected_matrix in zip(features, expected):
+                np.testing.assert_array_equal(matrix, expected_matrix)
 
 
 def test_a_candidate_has_the_same_features_in_any_company(large):
@@ -97,8 +99,8 @@ def test_a_candidate_has_the_same_features_in_any_company(large):
         assert len(np.unique(together, axis=0)) > 10
         alone = [lexical_features(PAPER_NAMES, query, candidates(large, [row]))[0] for row in range(50)]
         np.testing.assert_array_equal(alone, together)
-        some = [7, 3, 3, 49, 0]
-        np.testing.assert_array_equal(lexical_features(PAPER_NAMES, query, candidates(large, some)), together[some])
+        places = [7, 3, 3, 49, 0]
+        np.testing.assert_array_equal(lexical_features(PAPER_NAMES, query, candidates(large, places)), together[places])
 
 
 @pytest.mark.parametrize("text", ["", "  ... ", "heart", "heart attack heart"])
@@ -111,8 +113,8 @@ def test_nothing_matches_nothing(large, tmp_path, text):
     assert lexical_features(LEXICAL_NAMES, none.query(text), candidates(none, [])).shape == (0, len(LEXICAL_NAMES))
     empty = small.build_index(tmp_path / "forward", [("1", "", ""), ("2", "", "")])
     for index in (empty, large):
-        found = lexical_features(LEXICAL_NAMES, index.query(text), candidates(index, [1, 0]))
-        assert found[:, -2].tolist() == [9, 1] and not found[:, :-2].any()
+        features = lexical_features(LEXICAL_NAMES, index.query(text), candidates(index, [1, 0]))
+        assert features[:, -2].tolist() == [9, 1] and not features[:, :-2].any()
 
 
 def test_naming_features_loads_no_compiler():

@@ -52,7 +52,7 @@ def test_any_texts(tmp_path_factory, documents, query):
     features = found(tmp_path_factory.mktemp("any") / "forward", vectors, query, documents)
     expected = [plain(query, document, vectors) for document in documents]
     np.testing.assert_allclose(features[:, [2, 0]], expected, atol=2e-6)
-    overlap = [len(set(query) & set(one)) / max(len(set(query)), 1) for one in documents]
+    overlap = [len(set(query) & set(text)) / max(len(set(query)), 1) for text in documents]
     np.testing.assert_allclose(features[:, 1], overlap, atol=1e-6)
 
 
@@ -69,11 +69,11 @@ def test_what_is_kept_of_one_query_serves_the_next(tmp_path):
     vectors = small.word_vectors(KNOWN, 6, seed=3)
     index = small.build_index(tmp_path / "forward")
     model = small.delta(vectors, lexical_features=NAMES, query_words=20)
-    kept, query = model.input_builder(index, vectors.vocabulary), index.query("risk of heart attack")
+    builder, query = model.input_builder(index, vectors.vocabulary), index.query("risk of heart attack")
     for rows in ([3, 1], [1, 4, 0, 3, 1], range(len(index))):
-        some = small.candidates(index, rows)
-        fresh = model.input_builder(index, vectors.vocabulary).features(query, some)
-        np.testing.assert_array_equal(kept.features(query, some), fresh)
+        others = small.candidates(index, rows)
+        fresh = model.input_builder(index, vectors.vocabulary).features(query, others)
+        np.testing.assert_array_equal(builder.features(query, others), fresh)
 
 
 def test_by_hand(tmp_path):

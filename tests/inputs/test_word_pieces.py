@@ -45,10 +45,10 @@ def bert():
     from tokenizers.pre_tokenizers import BertPreTokenizer
     from tokenizers.processors import BertProcessing
 
-    made = Tokenizer(WordPiece({piece: id for id, piece in enumerate(PIECES)}, unk_token="[UNK]"))
-    made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
-    made.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return made
+    tokenizer = Tokenizer(WordPiece({piece: id for id, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -69,25 +69,25 @@ def text_of(index, row):
 def test_golden_pieces(index, bert):
     """'hearts' has two pieces, '5%' is read as 50%, 1,200 as 10, and what has no pieces is [UNK]."""
     builder = PieceBuilder(index, bert, 6, 4, unknown=1)
-    found = builder.documents(small.candidates(index))
-    spelled = [[PIECES[id] for id in row[mask]] for row, mask in zip(found.ids, found.mask)]
+    words = builder.documents(small.candidates(index))
+    spelled = [[PIECES[id] for id in row[mask]] for row, mask in zip(words.ids, words.mask)]
     assert spelled == [
         ["heart", "heart", "##s", "at", "##tack"],
         ["5", "##0", "%", "of", "1", "##0"],  # 'hearts' is cut
         [],
         ["unwritable", "[UNK]", "heart"],
     ]
-    assert not found.ids[~found.mask].any() and (found.terms == -1).all()
+    assert not words.ids[~words.mask].any() and (words.terms == -1).all()
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_documents_are_what_the_tokenizer_makes_of_their_words(index, kind, request):
-    made = request.getfixturevalue(kind)
-    found = PieceBuilder(index, made, 100, 20).documents(small.candidates(index))
+    tokenizer = request.getfixturevalue(kind)
+    words = PieceBuilder(index, tokenizer, 100, 20).documents(small.candidates(index))
     for row in range(len(index)):
-        expected = made.encode(text_of(index, row), add_special_tokens=False).ids
-        assert found.ids[row][found.mask[row]].tolist() == expected
-        assert found.mask[row].tolist() == [place < len(expected) for place in range(100)]
+        expected = tokenizer.encode(text_of(index, row), add_special_tokens=False).ids
+        assert words.ids[row][words.mask[row]].tolist() == expected
+        assert words.mask[row].tolist() == [place < len(expected) for place in range(100)]
 
 
 def test_beginnings_only_where_they_differ(index, bert, roberta):
@@ -97,8 +97,8 @@ def test_beginnings_only_where_they_differ(index, bert, roberta):
 
 
 def test_numbers_are_numbers_to_the_encoder():
-    assert set(word_pieces.WRITTEN) == set(NUMERIC_CLASSES)
-    assert not any("<" in text for text in word_pieces.WRITTEN.values())
+    assert set(word_pieces.NUMBER_EXAMPLES) == set(NUMERIC_CLASSES)
+    assert not any("<" in text for text in word_pieces.NUMBER_EXAMPLES.values())
 
 
 def test_a_query_is_cut_and_padded(index, bert):
@@ -135,8 +135,8 @@ def test_cutting_and_padding_of_a_tokenizer_file_do_not_count(index, bert):
     cutting.enable_truncation(2)
     cutting.enable_padding(length=9)
     plain = plain_tokenizer(cutting)
-    for found, expected in zip(make_table(index.terms, plain), make_table(index.terms, bert)):
-        np.testing.assert_array_equal(found, expected)
+    for array, expected in zip(make_table(index.terms, plain), make_table(index.terms, bert)):
+        np.testing.assert_array_equal(array, expected)
     assert cutting.truncation is not None  # only the copy is changed
 
 
@@ -153,21 +153,21 @@ def test_a_table_is_made_once_for_an_index_and_a_tokenizer(index, bert, roberta,
     first = piece_table(index, bert)
     assert piece_table(index, plain_tokenizer(bert)) is first
     assert piece_table(index, roberta) is not first
-    other = small.build_index(tmp_path / "forward", DOCUMENTS)
-    assert piece_table(other, bert) is not first
+    another_index = small.build_index(tmp_path / "forward", DOCUMENTS)
+    assert piece_table(another_index, bert) is not first
 
 
 def test_many_terms_are_turned_in_parts(index, bert, monkeypatch):
     whole = make_table(index.terms, bert)
     monkeypatch.setattr(word_pieces, "CHUNK", 2)
-    for found, expected in zip(make_table(index.terms, bert), whole):
-        np.testing.assert_array_equal(found, expected)
+    for array, expected in zip(make_table(index.terms, bert), whole):
+        np.testing.assert_array_equal(array, expected)
 
 
 def test_an_index_of_nothing(tmp_path, bert):
     empty = small.build_index(tmp_path / "forward", [("1", "", "")])
-    found = PieceBuilder(empty, bert, 5, 3).documents(small.candidates(empty))
-    assert found.ids.shape == (1, 5) and not found.mask.any()
+    words = PieceBuilder(empty, bert, 5, 3).documents(small.candidates(empty))
+    assert words.ids.shape == (1, 5) and not words.mask.any()
 
 
 def test_stems_are_refused(index, bert):
@@ -191,7 +191,7 @@ def test_gathering_as_a_plain_loop(data):
     lengths = np.diff(np.array(cuts, np.int64))
     ids, counts = np.zeros((len(starts), width), np.int64), np.zeros(len(starts), np.int64)
     _gather(tokens, starts, lengths, *table, ids, counts)
-    for start, length, found, count in zip(starts, lengths, ids, counts):
+    for start, length, row_ids, count in zip(starts, lengths, ids, counts):
         words = tokens[start : start + length].tolist()
         pieces = sum((rows[word + (at_start if place == 0 else 0)] for place, word in enumerate(words)), [])[:width]
-        assert count == len(pieces) and found.tolist() == pieces + [0] * (width - len(pieces))
+        assert count == len(pieces) and row_ids.tolist() == pieces + [0] * (width - len(pieces))

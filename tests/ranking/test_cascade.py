@@ -48,13 +48,13 @@ def test_a_stage_of_nothing_is_refused():
 
 def test_worked_example(index):
     """BM25's 9, 8, 7, 6; the first stage keeps all, and the second scores the best two of it."""
-    found = Candidates(index.forward, [3, 2, 1, 0], [9, 8, 7, 6])
+    candidates = Candidates(index.forward, [3, 2, 1, 0], [9, 8, 7, 6])
     stages = [(ByTable([1, 5, 4, 3]), None), (ByTable([0, -2, 6, 0]), 2)]
-    assert Cascade(stages).score(QUERY, found).tolist() == pytest.approx(
+    assert Cascade(stages).score(QUERY, candidates).tolist() == pytest.approx(
         [-2, 6, -2, -4]
     )  # 3 and 1, two apart as before
     assert Cascade(stages).name == "table,table@2"
-    assert Cascade([(ByTable([0, 0, 0, 1]), 1)]).score(QUERY, found).tolist() == pytest.approx([1, 1, 0, -1])
+    assert Cascade([(ByTable([0, 0, 0, 1]), 1)]).score(QUERY, candidates).tolist() == pytest.approx([1, 1, 0, -1])
 
 
 tables = st.lists(
@@ -68,7 +68,7 @@ def test_the_order_is_that_of_sorting_the_best_again_and_again(index, tables, da
     first, *later = tables
     keeps = [data.draw(st.one_of(st.none(), st.integers(1, 10))) for _ in later]
     rows = np.random.default_rng(len(tables)).permutation(8)
-    found = Candidates(index.forward, rows, np.float32(first)[rows]).best()
+    candidates = Candidates(index.forward, rows, np.float32(first)[rows]).best()
     ids = index.forward.ids.take(np.arange(8))
 
     def ordered(documents, table):
@@ -78,8 +78,8 @@ def test_the_order_is_that_of_sorting_the_best_again_and_again(index, tables, da
     for table, keep in zip(later, keeps):
         expected[:keep] = ordered(expected[:keep], table)
     cascade = Cascade([(ByTable(table), keep) for table, keep in zip(later, keeps)])
-    ranking = rank(QUERY, found, cascade)
-    assert found.rows[ranking.order].tolist() == expected
+    ranking = rank(QUERY, candidates, cascade)
+    assert candidates.rows[ranking.order].tolist() == expected
     assert np.isfinite(ranking.scores).all()
 
 
@@ -96,6 +96,6 @@ def test_a_document_is_explained_by_the_last_stage_that_scored_it(index):
 
 
 def test_a_stage_that_scores_nan_is_named(index):
-    found = Candidates(index.forward, [1, 0], [9, 8])
+    candidates = Candidates(index.forward, [1, 0], [9, 8])
     with pytest.raises(InputError, match="'table' scores document .* for query q as NaN"):
-        Cascade([(ByTable([np.nan, 1]), None)]).score(QUERY, found)
+        Cascade([(ByTable([np.nan, 1]), None)]).score(QUERY, candidates)

@@ -80,10 +80,10 @@ def test_a_search_says_it_once(searcher, caplog):
 
 def test_texts_and_documents_by_their_ids(index, caplog):
     ids = list(index.forward.ids.take(np.arange(3)))
-    for one, documents in ((rp.Reranker.load("delta"), ["Statine"]), (rp.Reranker.load("bm25-text", index), ids)):
-        one.rerank(GERMAN, documents)
-        expected = [FEW] * (one.name == "delta")
-        assert one.notes(GERMAN) == expected and caplog.messages == [f"'{GERMAN}': {FEW}"]
+    for reranker, documents in ((rp.Reranker.load("delta"), ["Statine"]), (rp.Reranker.load("bm25-text", index), ids)):
+        reranker.rerank(GERMAN, documents)
+        expected = [FEW] * (reranker.name == "delta")
+        assert reranker.notes(GERMAN) == expected and caplog.messages == [f"'{GERMAN}': {FEW}"]
 
 
 def test_models_of_first_stages(index):

@@ -55,21 +55,25 @@ def test_as_many_scores_as_candidates_or_an_error_that_names_the_query(source, s
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_score_that_is_no_number_is_an_error_that_names_document_and_query(index, source, wrong):
-    found = source(QUERIES[0])
-    with pytest.raises(InputError, match=f"reranker 'giving' scores document {found.ids[2]} for query 0 as NaN or inf"):
-        rank(QUERIES[0], found, Giving([1, 2, wrong, 4, wrong]))
-    found = Candidates(index.forward, [0, 1], [1.0, wrong])
-    with pytest.raises(InputError, match=f"the first stage scores document {found.ids[1]} for query 0 as NaN or inf"):
-        rank(QUERIES[0], found, None)
+    candidates = source(QUERIES[0])
+    with pytest.raises(
+        InputError, match=f"reranker 'giving' scores document {candidates.ids[2]} for query 0 as NaN or inf"
+    ):
+        rank(QUERIES[0], candidates, Giving([1, 2, wrong, 4, wrong]))
+    candidates = Candidates(index.forward, [0, 1], [1.0, wrong])
+    with pytest.raises(
+        InputError, match=f"the first stage scores document {candidates.ids[1]} for query 0 as NaN or inf"
+    ):
+        rank(QUERIES[0], candidates, None)
 
 
-def check_all(found, source, reranker):
+def check_all(rankings, source, reranker):
     """The rankings are those of the queries one by one."""
-    assert [ranking.query for ranking in found] == QUERIES
-    for one in found:
-        expected = rank(one.query, source(one.query), reranker)
-        assert one.doc_ids == expected.doc_ids
-        np.testing.assert_array_equal(one.ranked_scores, expected.ranked_scores)
+    assert [ranking.query for ranking in rankings] == QUERIES
+    for each in rankings:
+        expected = rank(each.query, source(each.query), reranker)
+        assert each.doc_ids == expected.doc_ids
+        np.testing.assert_array_equal(each.ranked_scores, expected.ranked_scores)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -84,10 +88,10 @@ def test_an_error_while_fetching_reaches_the_caller_at_its_query(source):
             raise InputError("query 7 is bad")
         return source(query)
 
-    came = []
+    ranked = []
     with pytest.raises(InputError, match="query 7 is bad"):
-        came.extend(ranking.query.id for ranking in rank_all(QUERIES, failing, None))
-    assert came == [str(number) for number in range(7)]
+        ranked.extend(ranking.query.id for ranking in rank_all(QUERIES, failing, None))
+    assert ranked == [str(number) for number in range(7)]
 
 
 class Together(ByLength, Scorer):
@@ -102,16 +106,16 @@ class Together(ByLength, Scorer):
         self.counts.append(len(queries))
         if self.faulty in [query.id for query in queries]:
             raise InputError(f"cannot score {self.faulty}")
-        return [self.score(query, found) for query, found in zip(queries, candidates)]
+        return [self.score(query, each) for query, each in zip(queries, candidates)]
 
 
 @pytest.mark.parametrize("together", [1, 2, 7, 100])
 def test_queries_scored_together_rank_as_alone(source, together):
     reranker = Together()
-    found = list(rank_all(QUERIES, source, reranker, together=together))
-    check_all(found, source, ByLength())
+    rankings = list(rank_all(QUERIES, source, reranker, together=together))
+    check_all(rankings, source, ByLength())
     # a query that found nothing ("the of" and the empty one) is not sent to the reranker
-    filled = sum(len(ranking.order) > 0 for ranking in found)
+    filled = sum(len(ranking.order) > 0 for ranking in rankings)
     assert sum(reranker.counts) == filled < len(QUERIES)
     assert len(reranker.counts) == -(-len(QUERIES) // together) and max(reranker.counts) <= together
 

@@ -29,12 +29,12 @@ def saved(delta, tmp_path):
 
 
 def test_a_checkpoint_scores_the_same_elsewhere(delta, saved, index):
-    found = rp.Reranker.from_pretrained(saved)
-    assert found.rerank(QUERY, TEXTS) == delta.rerank(QUERY, TEXTS) and found.checkpoint == saved
+    loaded = rp.Reranker.from_pretrained(saved)
+    assert loaded.rerank(QUERY, TEXTS) == delta.rerank(QUERY, TEXTS) and loaded.checkpoint == saved
     assert {path.name for path in saved.iterdir()} >= {"config.json", "model.safetensors", "statistics.safetensors"}
     stored = [rp.Reranker.load("delta", index), rp.Reranker.from_pretrained(str(saved), index, threads=1)]
-    given = {"documents": ["B", "a", "MED-2"], "first_stage_scores": [3.0, 2.0, 1.0]}
-    assert stored[0].rerank("stroke", **given) == stored[1].rerank("stroke", **given)
+    arguments = {"documents": ["B", "a", "MED-2"], "first_stage_scores": [3.0, 2.0, 1.0]}
+    assert stored[0].rerank("stroke", **arguments) == stored[1].rerank("stroke", **arguments)
 
 
 def test_the_card_says_what_it_is(saved):
@@ -143,9 +143,11 @@ def hub(monkeypatch, tmp_path):
             if path.startswith("/api/models/"):
                 owner, name, kind, commit = path.removeprefix("/api/models/").split("/")
                 folder = root / owner / name
-                files = sorted(one for one in folder.rglob("*") if one.is_file())
-                names = {one: one.relative_to(folder).as_posix() for one in files}
-                listed = [{"type": "file", "path": names[one], "size": one.stat().st_size, "oid": "0"} for one in files]
+                files = sorted(file for file in folder.rglob("*") if file.is_file())
+                names = {file: file.relative_to(folder).as_posix() for file in files}
+                listed = [
+                    {"type": "file", "path": names[file], "size": file.stat().st_size, "oid": "0"} for file in files
+                ]
                 about = {"id": f"{owner}/{name}", "sha": 40 * "a"}
                 self.answer(json.dumps(listed if kind == "tree" else about).encode() if files else None)
             else:
@@ -190,8 +192,8 @@ def test_a_cross_encoder_of_the_hub(hub, tmp_path):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("raise SystemExit")
     for spec in ("cross-encoder/tiny", "bert:cross-encoder/tiny"):
-        found = rp.Reranker.load(spec)
-        assert (found.name, found.rerank(QUERY, TEXTS)) == ("bert", expected)
+        loaded = rp.Reranker.load(spec)
+        assert (loaded.name, loaded.rerank(QUERY, TEXTS)) == ("bert", expected)
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(downloaded)
     assert all(one.endswith((".json", ".safetensors", ".txt")) for one in downloaded)
     assert len(downloaded) == len(set(downloaded))  # once

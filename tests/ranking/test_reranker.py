@@ -24,19 +24,19 @@ def delta(index):
 
 def test_documents_are_ranked_as_a_run_of_them_is(index, delta):
     order = np.argsort(SCORES)[::-1]
-    candidates = Candidates(index.forward, index.forward.rows([IDS[at] for at in order]), np.array(SCORES)[order])
+    candidates = Candidates(index.forward, index.forward.rows([IDS[place] for place in order]), np.array(SCORES)[order])
     ranking = rank(rp.Query("q", "stroke and cancer"), candidates, delta._scorer)
-    found = delta.rerank("stroke and cancer", IDS, first_stage_scores=SCORES)
-    assert [(hit.docid, hit.score) for hit in found] == list(zip(ranking.doc_ids, ranking.ranked_scores.tolist()))
-    assert [hit.rank for hit in found] == [1, 2, 3, 4, 5]
-    assert {hit.docid: hit.first_stage_rank for hit in found} == {"a": 1, "MED-2": 2, "B": 3, "300": 4, "b": 5}
-    assert {hit.docid: hit.first_stage_score for hit in found} == dict(zip(IDS, SCORES))
+    hits = delta.rerank("stroke and cancer", IDS, first_stage_scores=SCORES)
+    assert [(hit.docid, hit.score) for hit in hits] == list(zip(ranking.doc_ids, ranking.ranked_scores.tolist()))
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5]
+    assert {hit.docid: hit.first_stage_rank for hit in hits} == {"a": 1, "MED-2": 2, "B": 3, "300": 4, "b": 5}
+    assert {hit.docid: hit.first_stage_score for hit in hits} == dict(zip(IDS, SCORES))
 
 
 def test_without_scores_the_order_that_is_given_is_the_first_stage_s(reranker):
-    found = reranker.rerank("stroke", IDS)
-    assert {hit.docid: hit.first_stage_rank for hit in found} == {id: at for at, id in enumerate(IDS, 1)}
-    assert [hit.docid for hit in found][:2] == ["B", "b"] or [hit.docid for hit in found][:2] == ["b", "B"]
+    hits = reranker.rerank("stroke", IDS)
+    assert {hit.docid: hit.first_stage_rank for hit in hits} == {id: place for place, id in enumerate(IDS, 1)}
+    assert [hit.docid for hit in hits][:2] == ["B", "b"] or [hit.docid for hit in hits][:2] == ["b", "B"]
 
 
 def test_hits_bring_their_scores_along(index, delta):
@@ -51,8 +51,8 @@ def test_nothing_is_ranked_as_nothing(reranker, delta):
 
 
 def test_a_scorer_of_one_s_own(index):
-    found = rp.Reranker(ByLength(), index).rerank("anything", IDS)
-    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    hits = rp.Reranker(ByLength(), index).rerank("anything", IDS)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -78,15 +78,15 @@ def delta(index, tmp_path_factory):
 def test_hits_tell_what_the_first_stage_said(index, documents):
     with rp.Searcher(index, ByLength(), depth=6) as searcher, rp.Searcher(index, depth=6) as first:
         before = {hit.docid: hit for hit in first.search("cancer stroke", k=6)}
-        found = searcher.search("cancer stroke", k=6)
-    assert [hit.rank for hit in found] == [1, 2, 3, 4, 5, 6]
-    assert {hit.docid: (hit.first_stage_score, hit.first_stage_rank) for hit in found} == {
+        hits = searcher.search("cancer stroke", k=6)
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5, 6]
+    assert {hit.docid: (hit.first_stage_score, hit.first_stage_rank) for hit in hits} == {
         docid: (hit.score, hit.rank) for docid, hit in before.items()
     }
-    ranked = [(hit.score, hit.docid.encode()) for hit in found]
+    ranked = [(hit.score, hit.docid.encode()) for hit in hits]
     assert ranked == sorted(ranked, reverse=True)
     titles = {document.id: document.title for document in documents}
-    assert all(hit.title == titles[hit.docid] for hit in found)
+    assert all(hit.title == titles[hit.docid] for hit in hits)
 
 
 @pytest.mark.parametrize("first_stage", ["bm25", "qld", "bm25+rm3", "all"])
@@ -94,17 +94,17 @@ def test_hits_tell_what_the_first_stage_said(index, documents):
 def test_runs_are_those_of_the_search_command(index_folder, queries_file, delta, tmp_path, first_stage, reranker):
     reranker = delta if reranker == "delta" else reranker
     stages = reranker if isinstance(reranker, list) else [reranker] * bool(reranker)
-    more = [part for stage in stages for part in ("--reranker", stage)]
+    rerankers = [part for stage in stages for part in ("--reranker", stage)]
     search([
         "--index", str(index_folder), "--queries", str(queries_file), "--first-stage", first_stage, "--depth", "7",
-        "--tag", "t", "--output", str(tmp_path / "command.run"), *more,
+        "--tag", "t", "--output", str(tmp_path / "command.run"), *rerankers,
     ])  # fmt: skip
     run = rp.rank_many(index_folder, queries_file, reranker, first_stage, depth=7)
     rp.write_run(tmp_path / "library.run", run, tag="t")
     assert (tmp_path / "library.run").read_bytes() == (tmp_path / "command.run").read_bytes()
 
     written = rp.read_run(tmp_path / "command.run")
-    assert all(one.doc_ids == written[id].doc_ids for id, one in run.items() if one.doc_ids)
+    assert all(ranked.doc_ids == written[id].doc_ids for id, ranked in run.items() if ranked.doc_ids)
     np.testing.assert_array_equal(run["q0"].scores, written["q0"].scores)
     with rp.Searcher(index_folder, reranker, first_stage, depth=7) as searcher:
         for id, text in zip(QIDS, TEXTS):
@@ -146,10 +146,10 @@ def test_threads_that_end_leave_java(index):
 
 
 def test_batches_are_by_id_in_the_order_of_the_queries(index, index_folder):
-    with rp.Searcher(index) as searcher, rp.Searcher(str(index_folder)) as other:
-        assert searcher.index is index and searcher.search("cancer") == other.search("cancer")
-        found = searcher.batch_search(["cancer", "zzyzx", "stroke"], ["c", "nothing", "a"], k=3)
-        assert list(found) == ["c", "nothing", "a"] and not found["nothing"] and len(found["c"]) == 3
+    with rp.Searcher(index) as searcher, rp.Searcher(str(index_folder)) as by_folder:
+        assert searcher.index is index and searcher.search("cancer") == by_folder.search("cancer")
+        hits = searcher.batch_search(["cancer", "zzyzx", "stroke"], ["c", "nothing", "a"], k=3)
+        assert list(hits) == ["c", "nothing", "a"] and not hits["nothing"] and len(hits["c"]) == 3
         assert list(searcher.batch_search(["cancer", "stroke"])) == ["0", "1"]
         assert searcher.batch_search([]) == {}
 
@@ -157,8 +157,8 @@ def test_batches_are_by_id_in_the_order_of_the_queries(index, index_folder):
 def test_queries_of_a_run_are_a_spec_texts_by_id_or_records(index_folder, queries_file):
     by_id = {id: text for id, text in zip(QIDS, TEXTS) if text}
     runs = [
-        rp.rank_many(index_folder, given, depth=5)
-        for given in (str(queries_file), by_id, [rp.Query(*one) for one in by_id.items()])
+        rp.rank_many(index_folder, queries, depth=5)
+        for queries in (str(queries_file), by_id, [rp.Query(*one) for one in by_id.items()])
     ]
     for run in runs:
         assert {id: one.doc_ids for id, one in run.items()} == {id: one.doc_ids for id, one in runs[0].items()}
@@ -233,9 +233,9 @@ def test_a_closed_searcher_and_a_reranker_of_another_index(index, tmp_path):
     searcher.close()
     with pytest.raises(rp.InputError, match="this searcher is closed"):
         searcher.search("cancer")
-    other = rp.build_index([rp.Document("1", "A title", "An abstract.")], tmp_path / "other")
+    another_index = rp.build_index([rp.Document("1", "A title", "An abstract.")], tmp_path / "other")
     with pytest.raises(rp.InputError, match="the reranker is of the index .*other, not of"):
-        rp.Searcher(index, rp.Reranker.load("bm25-title", other))
+        rp.Searcher(index, rp.Reranker.load("bm25-title", another_index))
 
 
 def test_a_first_stage_that_looks_ids_up_is_for_queries_with_ids(index, tmp_path):
@@ -264,12 +264,16 @@ def test_pages_are_parts_of_one_list(index):
 def test_documents_are_those_that_were_indexed(index, documents):
     with rp.Searcher(index) as searcher:
         assert searcher.num_docs == len(documents)
-        for one in documents:
-            doc = searcher.doc(one.id)
-            assert doc.docid() == doc.id() == one.id and doc.contents() == f"{one.title} {one.abstract}"
+        for document in documents:
+            doc = searcher.doc(document.id)
+            assert doc.docid() == doc.id() == document.id and doc.contents() == f"{document.title} {document.abstract}"
             fields = json.loads(doc.raw())
-            assert (fields["id"], fields["title"], fields["abstract"]) == (one.id, one.title, one.abstract)
-            assert doc.get("title") == one.title and doc.get("raw") == doc.raw() and doc.get("nothing") is None
+            assert (fields["id"], fields["title"], fields["abstract"]) == (
+                document.id,
+                document.title,
+                document.abstract,
+            )
+            assert doc.get("title") == document.title and doc.get("raw") == doc.raw() and doc.get("nothing") is None
         for hit in searcher.search("cancer stroke"):
             assert searcher.doc(hit.lucene_docid).docid() == hit.docid
         assert searcher.doc("gone") is searcher.doc(len(documents)) is searcher.doc(-1) is None
@@ -284,8 +288,8 @@ def test_a_first_stage_that_is_set_is_that_which_is_opened(index):
         return [searcher.search(text, k=20) for text in TEXTS]
 
     def opened(**settings):
-        with rp.Searcher(index, first_stage=LuceneConfig(**settings)) as one:
-            return hits(one)
+        with rp.Searcher(index, first_stage=LuceneConfig(**settings)) as expected:
+            return hits(expected)
 
     with rp.Searcher(index) as searcher:
         bm25 = hits(searcher)
@@ -318,8 +322,8 @@ def test_a_first_stage_may_be_set_while_others_search(index):
         for _ in range(5):
             searcher.set_qld()
             searcher.set_bm25()
-        found = {tuple(hit.docid for hit in one.result()) for one in searches}
-        assert len(found) <= 2 and len({frozenset(ids) for ids in found}) == 1
+        rankings = {tuple(hit.docid for hit in search.result()) for search in searches}
+        assert len(rankings) <= 2 and len({frozenset(ids) for ids in rankings}) == 1
 
 
 def test_another_first_stage_than_in_training_is_warned_of(index, index_folder, caplog, capsys):
@@ -364,11 +368,11 @@ def test_a_program_for_pyserini_runs_unchanged(documents, capsys, lucene_searche
     # By one thread, in order: Pyserini takes an index for one without document vectors if its first document is empty.
     build_index(iter(documents), tmp_path / "index", "the documents of the tests", Problems(), threads=1)
     index = rp.Index(tmp_path / "index")
-    said = []
+    outputs = []
     for searcher in (lucene_searcher(str(index.lucene_folder)), rp.Searcher(index)):
         exec(PROGRAM, {"searcher": searcher, "json": json})
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1] and len(said[0].splitlines()) > 40
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] and len(outputs[0].splitlines()) > 40
 
 
 def test_hits_of_another_searcher_are_re_ranked(index, documents, lucene_searcher):
@@ -399,9 +403,9 @@ def test_similar_documents_have_close_vectors(index_folder, tmp_path):
         forward = searcher.index.forward
         row = int(forward.rows(["a"])[0])
         cosines = vectors @ vectors[row]
-        found = searcher.similar("a", k=5)
-        np.testing.assert_allclose([hit.score for hit in found], np.sort(np.delete(cosines, row))[::-1][:5], rtol=1e-5)
-        assert [hit.rank for hit in found] == [1, 2, 3, 4, 5] and "a" not in [hit.docid for hit in found]
+        hits = searcher.similar("a", k=5)
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(np.delete(cosines, row))[::-1][:5], rtol=1e-5)
+        assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5] and "a" not in [hit.docid for hit in hits]
         assert {hit.docid for hit in searcher.similar("x.1", k=2)} == {"x.10", "x.2"}  # of the same words
         with pytest.raises(rp.InputError, match="document 'gone' is not in the index"):
             searcher.similar("gone")

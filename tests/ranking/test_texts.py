@@ -52,8 +52,8 @@ def plain_bm25(query, texts, index, k1=0.9, b=0.4):
 def test_why_no_threshold_is_advised():
     """The example of docs/service.md: a word in common counts for more than an answer in other words."""
     texts = ["Low-dose acetylsalicylic acid lowers the risk of myocardial infarction.", "Aspirin tablets are white."]
-    found = rp.Reranker.load("delta").rerank("does aspirin prevent heart attacks", texts)
-    assert [(one.index, round(one.relevance_score, 2)) for one in found] == [(1, 0.88), (0, 0.27)]
+    ranked = rp.Reranker.load("delta").rerank("does aspirin prevent heart attacks", texts)
+    assert [(text.index, round(text.relevance_score, 2)) for text in ranked] == [(1, 0.88), (0, 0.27)]
 
 
 def test_scores_are_those_of_the_same_documents_in_an_index(index, documents):
@@ -77,41 +77,41 @@ def test_first_stage_scores_are_bm25_unless_given(index):
         def score(self, query, candidates):
             return candidates.first_stage_scores
 
-    one = of_texts(FirstStage(), index)
-    scores = {hit.index: hit.score for hit in one.rerank("women stroke stroke xylitol", TEXTS)}
+    reranker = of_texts(FirstStage(), index)
+    scores = {hit.index: hit.score for hit in reranker.rerank("women stroke stroke xylitol", TEXTS)}
     expected = plain_bm25("women stroke stroke xylitol", TEXTS, index)
     np.testing.assert_allclose([scores[place] for place in range(len(TEXTS))], expected, rtol=1e-5)
     assert max(expected) > 1
-    given = one.rerank("women", TEXTS[:3], first_stage_scores=[1, 3, 2])
-    assert [(hit.index, hit.score) for hit in given] == [(1, 3.0), (2, 2.0), (0, 1.0)]
+    hits = reranker.rerank("women", TEXTS[:3], first_stage_scores=[1, 3, 2])
+    assert [(hit.index, hit.score) for hit in hits] == [(1, 3.0), (2, 2.0), (0, 1.0)]
 
 
 def test_the_bundled_model_needs_nothing_else(delta):
     assert delta.index is None and delta.name == "delta"
-    found = delta.rerank(
+    ranked = delta.rerank(
         "aspirin for heart attack", [text["text"] for text in TEXTS] + ["Aspirin for heart attack."], 3
     )
-    assert found[0].index == len(TEXTS) and found[0].document == "Aspirin for heart attack." and len(found) == 3
+    assert ranked[0].index == len(TEXTS) and ranked[0].document == "Aspirin for heart attack." and len(ranked) == 3
 
 
 @pytest.mark.parametrize("field", ["text", "abstract", "contents"])
 def test_a_string_is_a_text_without_a_title(delta, field):
     strings = delta.rerank(QUERY, ["Stroke in women.", "Breast cancer."])
     mappings = delta.rerank(QUERY, [{field: "Stroke in women."}, {"title": None, field: "Breast cancer."}])
-    assert [(one.index, one.score) for one in strings] == [(one.index, one.score) for one in mappings]
+    assert [(text.index, text.score) for text in strings] == [(text.index, text.score) for text in mappings]
     titled = delta.rerank(QUERY, [{"title": "Stroke in women."}, {"title": "", field: "Breast cancer."}])
-    assert {one.index for one in titled} == {0, 1}
+    assert {text.index for text in titled} == {0, 1}
 
 
 def test_nothing_and_empty_texts(delta):
     assert delta.rerank(QUERY, []) == [] and delta.rerank(QUERY, [], passages=True) == []
-    found = delta.rerank(QUERY, ["", "stroke", {"title": ""}])
-    assert {one.index for one in found} == {0, 1, 2} and all(np.isfinite(one.score) for one in found)
+    ranked = delta.rerank(QUERY, ["", "stroke", {"title": ""}])
+    assert {text.index for text in ranked} == {0, 1, 2} and all(np.isfinite(text.score) for text in ranked)
 
 
 def test_equal_scores_are_in_the_order_of_the_list(bm25):
-    found = bm25.rerank("malaria", ["cats", "malaria", "dogs", "malaria"])
-    assert [one.index for one in found] == [1, 3, 0, 2]
+    ranked = bm25.rerank("malaria", ["cats", "malaria", "dogs", "malaria"])
+    assert [text.index for text in ranked] == [1, 3, 0, 2]
 
 
 def test_the_best_passage_counts(index):
@@ -125,8 +125,8 @@ def test_the_best_passage_counts(index):
             return Matches(candidates.index.query(query.text), candidates).overlap("text").astype(np.float32)
 
     long = "filler " * 23 + "stroke"
-    found = of_texts(LastWord(), index).rerank("stroke", ["no match", long, "short"], passages=True)
-    assert [(hit.index, hit.score) for hit in found] == [(1, 1.0), (0, 0.0), (2, 0.0)]
+    ranked = of_texts(LastWord(), index).rerank("stroke", ["no match", long, "short"], passages=True)
+    assert [(text.index, text.score) for text in ranked] == [(1, 1.0), (0, 0.0), (2, 0.0)]
 
 
 def test_a_model_reads_the_end_of_a_text_by_passages(delta):
@@ -140,14 +140,14 @@ def test_a_model_reads_the_end_of_a_text_by_passages(delta):
 def test_threads_share_a_reranker(delta):
     alone = [delta.rerank(QUERY, TEXTS[:count]) for count in range(1, 11)]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda count: delta.rerank(QUERY, TEXTS[:count]), [*range(1, 11)] * 10))
-    assert found == alone * 10
+        rankings = list(threads.map(lambda count: delta.rerank(QUERY, TEXTS[:count]), [*range(1, 11)] * 10))
+    assert rankings == alone * 10
 
 
 def test_a_query_that_the_model_cannot_read_stays_in_first_stage_order(delta, caplog):
     with caplog.at_level(logging.WARNING):
-        found = delta.rerank("???", TEXTS)
-    assert [one.index for one in found] == list(range(len(TEXTS))) and "knows none of its words" in caplog.text
+        ranked = delta.rerank("???", TEXTS)
+    assert [text.index for text in ranked] == list(range(len(TEXTS))) and "knows none of its words" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -39,30 +39,33 @@ def metadata(row):
     """What document ``row`` has: every third nothing, lists of several lengths, dates of all precisions."""
     if row % 3 == 2:
         return None
-    found = {"date": ("2014", "2015-03", "2016-12-31", "2017-01-01")[row % 4], "retracted": row % 7 == 0}
-    found["url"] = f"https://pubmed.ncbi.nlm.nih.gov/{row}/"
+    fields = {"date": ("2014", "2015-03", "2016-12-31", "2017-01-01")[row % 4], "retracted": row % 7 == 0}
+    fields["url"] = f"https://pubmed.ncbi.nlm.nih.gov/{row}/"
     if row % 5:
-        found["journal"] = ("N Engl J Med", "BMJ", 'Ängström\'s "J"', "Med")[row % 4]
+        fields["journal"] = ("N Engl J Med", "BMJ", 'Ängström\'s "J"', "Med")[row % 4]
     if row % 2:
-        found |= {"types": ["Review"] if row % 4 == 1 else ["Systematic Review", "Letter"], "languages": ["eng", "ger"]}
+        fields |= {
+            "types": ["Review"] if row % 4 == 1 else ["Systematic Review", "Letter"],
+            "languages": ["eng", "ger"],
+        }
     if row % 4:
-        found["mesh"] = [["Aspirin"], ["Heart Diseases", "Aspirin, Lysine"], ["Aspirin", "Heart Diseases"]][row % 3]
-        found["authors"] = ["Smith J", "The Heart Group", "Smith JA"][row % 3 :]
-    return found
+        fields["mesh"] = [["Aspirin"], ["Heart Diseases", "Aspirin, Lysine"], ["Aspirin", "Heart Diseases"]][row % 3]
+        fields["authors"] = ["Smith J", "The Heart Group", "Smith JA"][row % 3 :]
+    return fields
 
 
 @pytest.fixture(scope="module")
 def dated(tmp_path_factory, documents):
     """The documents of the tests with metadata."""
-    having = (one._replace(metadata=metadata(row)) for row, one in enumerate(documents))
+    having = (document._replace(metadata=metadata(row)) for row, document in enumerate(documents))
     return rp.build_index(having, tmp_path_factory.mktemp("dated") / "index", threads=2)
 
 
-def fits(found, filter):
+def fits(fields, filter):
     """Whether a document with this metadata, or None, fits a filter, in plain Python."""
 
     def has(field, value):
-        stored = (found or {}).get(FILTERS[field])
+        stored = (fields or {}).get(FILTERS[field])
         if field == "retracted":
             return bool(stored) == (value == "yes")
         if stored is None:
@@ -100,16 +103,16 @@ def test_lucene_filters_before_the_cut(dated, name, depth):
         QUERIES, ({"year": "2015-"}, {"type": "review", "language": "ENG"}, {"author": "Smith J"})
     ):
         filter = Filter.of(values)
-        found = stage.search(Query("q", text, filter), depth)
+        candidates = stage.search(Query("q", text, filter), depth)
         everything = stage.search(Query("q", text), 40)
         kept = dated.fitting(filter)[everything.rows]
         if name == "bm25+rm3":
-            assert dated.fitting(filter)[found.rows].all()
+            assert dated.fitting(filter)[candidates.rows].all()
             before = dated.first_stage(LuceneConfig()).search(Query("q", text, filter), 40)
-            assert len(found) >= min(len(before), depth) and (depth < 40 or set(before.ids) <= set(found.ids))
+            assert len(candidates) >= min(len(before), depth) and (depth < 40 or set(before.ids) <= set(candidates.ids))
         else:
-            assert found.ids == everything.index.ids.take(everything.rows[kept][:depth])
-            np.testing.assert_array_equal(found.first_stage_scores, everything.first_stage_scores[kept][:depth])
+            assert candidates.ids == everything.index.ids.take(everything.rows[kept][:depth])
+            np.testing.assert_array_equal(candidates.first_stage_scores, everything.first_stage_scores[kept][:depth])
 
 
 @pytest.fixture(scope="module")
@@ -156,11 +159,11 @@ def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
     for text, values in product(QUERIES[:3], ({"year": "2015-2016"}, {"mesh": ["aspirin", "heart diseases"]})):
         filter = Filter.of(values)
         mask = encoded.fitting(filter)
-        found = stage.search(Query("q", text, filter), 5)
-        assert len(found) == 5 and mask[found.rows].all()
+        candidates = stage.search(Query("q", text, filter), 5)
+        assert len(candidates) == 5 and mask[candidates.rows].all()
         if name != "hybrid":  # a fusion normalizes the scores of what is found
             everything = stage.search(Query("q", text), len(encoded))
-            assert found.rows.tolist() == everything.rows[mask[everything.rows]][:5].tolist()
+            assert candidates.rows.tolist() == everything.rows[mask[everything.rows]][:5].tolist()
     assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))
 
 
@@ -168,32 +171,32 @@ def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
 def test_a_searcher_filters_one_query_and_many(encoded, first_stage):
     texts, values = ["aspirin", "stroke cancer"], {"year": ["2015", "2016"], "type": "Review"}
     with Searcher(encoded, "delta", first_stage) as searcher:
-        for given in (values, Filter.of(values)):
-            found = searcher.batch_search(texts, filter=given)
-            assert list(found.values()) == [searcher.search(text, filter=given) for text in texts]
-            rows = encoded.forward.rows([hit.docid for hits in found.values() for hit in hits])
+        for filter in (values, Filter.of(values)):
+            hits_by_query = searcher.batch_search(texts, filter=filter)
+            assert list(hits_by_query.values()) == [searcher.search(text, filter=filter) for text in texts]
+            rows = encoded.forward.rows([hit.docid for hits in hits_by_query.values() for hit in hits])
             assert len(rows) and encoded.fitting(Filter.of(values))[rows].all()
         assert searcher.search("aspirin", filter={}) == searcher.search("aspirin")
 
 
 def test_filters_that_are_none(dated):
     with Searcher(dated) as searcher, Searcher(dated, first_stage="all") as unfiltered:
-        for one, given, said in (
+        for each, filter, message in (
             (searcher, "type:Review", "a filter is a Filter or a mapping, as .*, not str"),
             (searcher, {"type": []}, "each field a value or more"),
             (searcher, {"year": 2015}, "the filter year has the value 2015: expected a text"),
             (searcher, {"colour": "red"}, "unknown filter 'colour'; known: year"),
             (unfiltered, {"type": "Review"}, "'all' cannot filter"),
         ):
-            with pytest.raises(InputError, match=said):
-                one.search("aspirin", filter=given)
+            with pytest.raises(InputError, match=message):
+                each.search("aspirin", filter=filter)
 
 
 def test_feedback_documents_fit_too(encoded):
     stage = encoded.first_stage(configure("dense:ktrel", {"dense_feedback": 3}))
     filter = Filter.of({"type": "Review"})
-    found = stage.search(Query("q", "aspirin", filter), 40)
-    assert found.rows.size == encoded.fitting(filter).sum() and encoded.fitting(filter)[found.rows].all()
+    candidates = stage.search(Query("q", "aspirin", filter), 40)
+    assert candidates.rows.size == encoded.fitting(filter).sum() and encoded.fitting(filter)[candidates.rows].all()
     assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))
 
 
@@ -247,7 +250,7 @@ def test_a_run_holds_only_what_fits(dated, tmp_path):
     (tmp_path / "q.tsv").write_text("1\taspirin stroke\n2\tcancer\n")
     arguments = f"--index {dated.folder} --queries {tmp_path}/q.tsv --output {tmp_path}/a.run --filter type:review"
     search([*arguments.split(), "--filter", "type:systematic review"])
-    ids = [id for one in read_run(tmp_path / "a.run").values() for id in one.doc_ids]
+    ids = [id for ranked in read_run(tmp_path / "a.run").values() for id in ranked.doc_ids]
     types = [metadata(row).get("types") for row in dated.forward.rows(ids)]
     assert len(types) > 1 and all(types)
 

@@ -15,26 +15,26 @@ from tests import small
 def plain_rrf(lists, weights, k):
     """{document: score} of lists [(document, score), ...] in rank order."""
     total = {}
-    for one, weight in zip(lists, weights):
-        for rank, (document, _) in enumerate(one, 1):
+    for ranked, weight in zip(lists, weights):
+        for rank, (document, _) in enumerate(ranked, 1):
             total[document] = total.get(document, 0.0) + weight / (k + rank)
     return total
 
 
 def plain_linear(lists, weights):
-    total = {document: 0.0 for one in lists for document, _ in one}
-    for one, weight in zip(lists, weights):
-        if not one:
+    total = {document: 0.0 for ranked in lists for document, _ in ranked}
+    for ranked, weight in zip(lists, weights):
+        if not ranked:
             continue
-        lowest, highest = min(score for _, score in one), max(score for _, score in one)
-        for document, score in one:
+        lowest, highest = min(score for _, score in ranked), max(score for _, score in ranked)
+        for document, score in ranked:
             total[document] += weight * ((score - lowest) / (highest - lowest) if highest > lowest else 1.0)
     return total
 
 
 def fused(lists, method, weights, k=60.0):
-    keys = [np.array([document for document, _ in one], np.int64) for one in lists]
-    scores = [np.array([score for _, score in one], np.float32) for one in lists]
+    keys = [np.array([document for document, _ in ranked], np.int64) for ranked in lists]
+    scores = [np.array([score for _, score in ranked], np.float32) for ranked in lists]
     found = table(keys, scores, method, k)
     return dict(zip(found.keys.tolist(), found.scores(weights).tolist()))
 
@@ -103,16 +103,16 @@ def index(tmp_path_factory):
 
 
 def stage(index, lists, **more):
-    stages = [Listed(index, *zip(*one)) if one else Listed(index, (), ()) for one in lists]
+    stages = [Listed(index, *zip(*ranked)) if ranked else Listed(index, (), ()) for ranked in lists]
     config = FusionConfig(tuple("no configurations" for _ in lists), **more)
     return FusedStage(index, stages, config), stages
 
 
 def test_a_fused_stage_ranks_by_score_and_then_by_decreasing_id(index):
     one, stages = stage(index, [A, B], method="rrf", fusion_depth=3)
-    found = one.search(Query("q", "any"), 10)
-    assert found.rows.tolist() == [3, 7, 5, 4] and [one.depths for one in stages] == [[3], [3]]
-    assert found.first_stage_scores.dtype == np.float32
+    candidates = one.search(Query("q", "any"), 10)
+    assert candidates.rows.tolist() == [3, 7, 5, 4] and [one.depths for one in stages] == [[3], [3]]
+    assert candidates.first_stage_scores.dtype == np.float32
     # Rows 4 and 5 have score 0: ids "é" and "Z", of which "é" is the larger in bytes
     linear, _ = stage(index, [A, B], method="linear", weights=(0.3, 0.7))
     assert linear.search(Query("q", "any"), 10).rows.tolist() == [3, 7, 4, 5]
@@ -128,11 +128,11 @@ def test_the_fusion_depth_cuts_each_list_and_0_takes_all(index):
 
 
 def test_settings_are_refused_by_name():
-    for more, said in [
+    for settings, message in [
         ({"method": "sum"}, "unknown fusion 'sum'; known: rrf, linear"),
         ({"k": -1.0}, "the k of reciprocal rank fusion is -1"),
         ({"fusion_depth": -1}, "the depth of a fusion is -1"),
         ({"weights": (1.0, 2.0, 3.0)}, "3 fusion weights for 2 ranked lists"),
     ]:
-        with pytest.raises(InputError, match=said):
-            FusionConfig(("a", "b"), **more)
+        with pytest.raises(InputError, match=message):
+            FusionConfig(("a", "b"), **settings)

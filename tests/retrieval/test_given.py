@@ -26,9 +26,9 @@ def given(index):
 
 
 def test_candidates_of_a_run(given):
-    found = given.search(Query("q1", "anything"), 3)
-    assert found.ids == ["MED-1", "b", "100"]
-    assert found.first_stage_scores.tolist() == [4.0, 3.0, 2.0]
+    candidates = given.search(Query("q1", "anything"), 3)
+    assert candidates.ids == ["MED-1", "b", "100"]
+    assert candidates.first_stage_scores.tolist() == [4.0, 3.0, 2.0]
     assert len(given.search(Query("q3", "not in the run"), 3)) == 0
 
 
@@ -40,18 +40,18 @@ def test_a_run_of_another_collection_is_refused(given):
 
 def test_a_run_by_name(index, given, tmp_path):
     write_run(tmp_path / "a.run", {"q1": RankedList(*RUN["q1"])}, "t")
-    found = index.first_stage(configure(f"run:{tmp_path}/a.run")).search(Query("q1", "x"), 3)
-    assert found.ids == given.search(Query("q1", "x"), 3).ids
+    candidates = index.first_stage(configure(f"run:{tmp_path}/a.run")).search(Query("q1", "x"), 3)
+    assert candidates.ids == given.search(Query("q1", "x"), 3).ids
 
 
 def test_candidates_by_judgments_stand_by_decreasing_id(index, caplog):
     with caplog.at_level(logging.WARNING):
         stage = JudgedDocuments(JUDGMENTS, index.forward, "some.qrels")
     assert caplog.messages == ["some.qrels: 2 of 8 judged documents are not in the index and are left out, as noone"]
-    found = stage.search(Query("q1", "anything"), 1)
-    assert found.ids == ["é", "b", "aa", "B", "10"]
-    assert found.first_stage_scores.tolist() == [0.0] * 5 and found.first_stage_scores.dtype == np.float32
-    assert rank(Query("q1", "x"), found, None).doc_ids == found.ids
+    candidates = stage.search(Query("q1", "anything"), 1)
+    assert candidates.ids == ["é", "b", "aa", "B", "10"]
+    assert candidates.first_stage_scores.tolist() == [0.0] * 5 and candidates.first_stage_scores.dtype == np.float32
+    assert rank(Query("q1", "x"), candidates, None).doc_ids == candidates.ids
     assert stage.search(Query("q2", "x"), 1).ids == ["1"]
     assert len(stage.search(Query("q3", "not judged"), 1)) == 0
 
@@ -65,7 +65,7 @@ def test_judgments_of_another_collection_are_refused(index, judgments):
 def test_judged_candidates_keep_their_scores_and_order(index, given):
     judgments = {"q1": {"100": 0, "MED-1": 1, "aa": 1}, "q2": {"1": 1}}
     stage = JudgedOnly(given, judged_rows(judgments, index.forward, "some.qrels"))
-    found = stage.search(Query("q1", "x"), 3)
-    assert found.ids == ["MED-1", "100"] and found.first_stage_scores.tolist() == [4.0, 2.0]
+    candidates = stage.search(Query("q1", "x"), 3)
+    assert candidates.ids == ["MED-1", "100"] and candidates.first_stage_scores.tolist() == [4.0, 2.0]
     assert len(stage.search(Query("q3", "not in the run"), 3)) == 0
     assert stage.search(Query("q1", "x"), 2).ids == ["MED-1"]  # the depth cuts first

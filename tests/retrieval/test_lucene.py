@@ -86,8 +86,8 @@ def plain_likelihood(texts, query, mu):
     return scores
 
 
-def scored(found):
-    return dict(zip(found.ids, found.first_stage_scores.tolist()))
+def scored(candidates):
+    return dict(zip(candidates.ids, candidates.first_stage_scores.tolist()))
 
 
 def search(index, text, depth=100, **settings):
@@ -109,16 +109,16 @@ def test_query_likelihood_of_every_document(index, fields, field, mu):
     first_stage = index.first_stage(LuceneConfig("qld", field, mu=mu))
     for text in QUERIES:
         expected = plain_likelihood(fields[field], analyzed(text), mu)
-        found = scored(first_stage.search(Query("q", text), 100))
-        assert found.keys() == expected.keys()
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        scores = scored(first_stage.search(Query("q", text), 100))
+        assert scores.keys() == expected.keys()
+        assert scores == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_and_ids_come_in_order(index, name):
-    found = search(index, "aspirin stroke cancer vaccines twins", 10_000, name=name)
-    assert len(found) > 15
-    pairs = list(zip(found.first_stage_scores.tolist(), (id.encode() for id in found.ids)))
+    candidates = search(index, "aspirin stroke cancer vaccines twins", 10_000, name=name)
+    assert len(candidates) > 15
+    pairs = list(zip(candidates.first_stage_scores.tolist(), (id.encode() for id in candidates.ids)))
     assert pairs == sorted(pairs, reverse=True)
 
 
@@ -136,9 +136,9 @@ def test_query_syntax_is_only_text(index, name):
     plain = first_stage.search(Query("q", "aspirin stroke"), 50)
     assert len(plain) > 5
     for text in TYPED:
-        found = first_stage.search(Query("q", text), 50)
-        assert found.ids == plain.ids, text
-        np.testing.assert_allclose(found.first_stage_scores, plain.first_stage_scores, rtol=1e-6)
+        candidates = first_stage.search(Query("q", text), 50)
+        assert candidates.ids == plain.ids, text
+        np.testing.assert_allclose(candidates.first_stage_scores, plain.first_stage_scores, rtol=1e-6)
     for text in NOTHING:
         assert first_stage.search(Query("q", text), 10).ids == [], text
 
@@ -172,10 +172,10 @@ def test_rm3_brings_words_of_the_best_documents(tmp_path):
 
 def test_rm3_changes_scores_and_finds_at_least_what_bm25_finds(index):
     for text in ("migraine", "malaria", "statins"):
-        found, more = search(index, text), search(index, text, name="bm25+rm3")
-        assert set(found.ids) <= set(more.ids)
-        assert not np.allclose([scored(more)[id] for id in found.ids], found.first_stage_scores)
-        assert np.isfinite(more.first_stage_scores).all()
+        by_bm25, by_rm3 = search(index, text), search(index, text, name="bm25+rm3")
+        assert set(by_bm25.ids) <= set(by_rm3.ids)
+        assert not np.allclose([scored(by_rm3)[id] for id in by_bm25.ids], by_bm25.first_stage_scores)
+        assert np.isfinite(by_rm3.first_stage_scores).all()
 
 
 def test_rm3_from_what_another_search_found(index):
@@ -242,12 +242,12 @@ def test_threads_whose_searches_are_the_first_of_the_process_find_what_one_finds
 
 
 def test_two_first_stages_over_one_index_do_not_disturb_each_other(index):
-    one = index.first_stage(LuceneConfig())
-    before = scored(one.search(Query("q", "stroke"), 20))
-    other = index.first_stage(LuceneConfig("qld", "title"))
-    assert scored(other.search(Query("q", "stroke"), 20)) != before
-    other.close()
-    assert scored(one.search(Query("q", "stroke"), 20)) == before
+    bm25 = index.first_stage(LuceneConfig())
+    before = scored(bm25.search(Query("q", "stroke"), 20))
+    qld = index.first_stage(LuceneConfig("qld", "title"))
+    assert scored(qld.search(Query("q", "stroke"), 20)) != before
+    qld.close()
+    assert scored(bm25.search(Query("q", "stroke"), 20)) == before
 
 
 # 240 documents in groups that tie: 150 twins under ids of every length, 60 of another kind, 30 that say the word twice.
@@ -272,9 +272,9 @@ def test_the_cut_within_a_group_of_ties_keeps_the_highest_ids(tied, name):
     whole = scored(first_stage.search(Query("q", "twin"), 500))
     assert len(whole) == 240 and len(set(whole.values())) == {"bm25": 2, "qld": 1}[name]
     for depth in (1, 2, 29, 30, 31, 100, 179, 180, 181, 239, 240, 241, 1000):
-        found = first_stage.search(Query("q", "twin"), depth)
-        assert found.ids == sorted(whole, key=lambda id: (whole[id], id), reverse=True)[:depth]
-        assert scored(found) == {id: whole[id] for id in found.ids}
+        candidates = first_stage.search(Query("q", "twin"), depth)
+        assert candidates.ids == sorted(whole, key=lambda id: (whole[id], id), reverse=True)[:depth]
+        assert scored(candidates) == {id: whole[id] for id in candidates.ids}
 
 
 def test_the_cut_by_the_contents(tied):
@@ -308,5 +308,5 @@ def test_settings_are_refused_by_name(said, wrong):
 def test_settings_at_their_limits_are_taken(index):
     for allowed in ({"k1": 0.0, "b": 0.0}, {"b": 1.0}, {"rm3_weight": 0.0}, {"rm3_weight": 1.0}, {"mu": 1e-3}):
         for name in NAMES:
-            found = search(index, "stroke migraine", 10, name=name, **allowed)
-            assert len(found) and np.isfinite(found.first_stage_scores).all()
+            candidates = search(index, "stroke migraine", 10, name=name, **allowed)
+            assert len(candidates) and np.isfinite(candidates.first_stage_scores).all()
