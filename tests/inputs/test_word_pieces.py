@@ -63,7 +63,7 @@ def roberta(tmp_path_factory):
 
 def text_of(index, row):
     """A document as the encoder is to read it."""
-    return " ".join(map(word_pieces.written, index.terms.take(index.document_tokens(row))))
+    return " ".join(map(word_pieces.term_text, index.terms.take(index.document_tokens(row))))
 
 
 def test_golden_pieces(index, bert):
