@@ -1,0 +1,323 @@
+"""Inner products of queries with documents whose vectors are 8-bit numbers, and the best documents by them.
+
+A vector is divided into spaces, in each of which it is whole numbers times one scale: 8-bit codes for a document, 16-bit
+numbers for a query. The products of the numbers of a space are added up as integers, which is exact, and only these
+sums are multiplied with the scales, in one order. So a document's score for a query is the same to the last bit
+whichever function computes it, in whichever order and thread, and beside whichever others.
+
+No sum overflows: :func:`quantize_query` keeps the sum of a space's absolute numbers below 2**24, a code is at most 128
+in size, so every partial sum is below 2**31.
+
+The best documents are ordered by score, then by the lowest row. A document's key is a uint64 with that order, so that
+selecting is comparing whole numbers, no two of which are equal.
+
+Letters in shapes: R documents, E numbers of a vector, P codes of a vector, S spaces, Q queries, L lists, n documents given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from rerank_plugin.kernels.compiling import njit
+from rerank_plugin.kernels.intrinsics import AHEAD, code, loop, prefetch_row
+from rerank_plugin.kernels.parallel import split
+
+LARGEST_CODE = 127
+LARGEST_NUMBER = 32_767  # of a query
+LARGEST_SUM = 2**24 - 1  # of the absolute numbers of a query in one space; times 128 it is below 2**31
+STEP = 64  # codes that are multiplied at once
+GROUP = 4  # centroids that a document is compared with at once
+SMALLEST_PART = 4096  # documents: for fewer, waking a thread takes longer than their products
+SLACK = 1024  # keys that are kept beyond twice the best, so that selecting them is rare
+BLOCK = 64  # documents that stay in the cache while they are compared with all centroids
+
+CODE, NUMBER, SUM = ir.IntType(8), ir.IntType(16), ir.IntType(32)
+
+
+class Codes(NamedTuple):
+    """Vectors as 8-bit numbers: ``codes`` int8 [n, P] times ``scales`` float32 [n, S] in each space."""
+
+    codes: np.ndarray
+    scales: np.ndarray
+
+
+class QuantizedQueries(NamedTuple):
+    """Queries as 16-bit numbers: ``numbers`` int16 [Q, P] times ``scales`` float64 [Q, S] in each space; ``starts`` as
+    those of `Spaces`."""
+
+    numbers: np.ndarray
+    scales: np.ndarray
+    starts: np.ndarray
+
+    def take(self, places) -> QuantizedQueries:
+        """Some of the queries, by their places, int [n]."""
+        return QuantizedQueries(self.numbers[places], self.scales[places], self.starts)
+
+
+class Spaces:
+    """How vectors are divided into spaces, and where their numbers are among the codes.
+
+    Args:
+        widths: numbers of each space, at least 1.
+
+    Attributes:
+        starts: where spaces start among the codes, and where the last one ends, int64 [S + 1].
+        columns: the place of each number of a vector among the codes, int64 [E]; the other places hold 0.
+        size: E. padded: P.
+    """
+
+    def __init__(self, widths: Sequence[int]):
+        self.widths = tuple(map(int, widths))
+        padded = [-(-width // STEP) * STEP for width in self.widths]
+        self.starts = np.concatenate([[0], np.cumsum(padded)]).astype(np.int64)
+        self.columns = np.concatenate([start + np.arange(width) for start, width in zip(self.starts, self.widths)])
+        self.size, self.padded = len(self.columns), int(self.starts[-1])
+
+    def parts(self, vectors: np.ndarray) -> list[np.ndarray]:
+        """The numbers of vectors [n, E] in each space, views [n, width]."""
+        return np.split(vectors, np.cumsum(self.widths)[:-1], axis=1)
+
+    def quantize(self, vectors: np.ndarray) -> Codes:
+        """Vectors float32 [n, E] of finite numbers as codes; the largest of each space becomes 127 or -127."""
+        codes = np.zeros((len(vectors), self.padded), np.int8)
+        scales = np.empty((len(vectors), len(self.widths)), np.float32)
+        for space, (start, part) in enumerate(zip(self.starts, self.parts(vectors))):
+            scales[:, space] = np.abs(part).max(axis=1) / np.float32(LARGEST_CODE)
+            numbers = part / np.where(scales[:, space] > 0, scales[:, space], np.float32(np.inf))[:, None]
+            np.clip(np.rint(numbers), -LARGEST_CODE, LARGEST_CODE, numbers)  # the division rounds
+            codes[:, start : start + part.shape[1]] = numbers
+        return Codes(codes, scales)
+
+    def decode(self, found: Codes) -> np.ndarray:
+        """The vectors that codes stand for, float32 [n, E]."""
+        return found.codes[:, self.columns] * np.repeat(found.scales, self.widths, axis=1)
+
+    def quantize_queries(self, vectors: np.ndarray) -> QuantizedQueries:
+        """Queries float32 [Q, E] of finite numbers, with about 15 bits for each number."""
+        numbers = np.zeros((len(vectors), self.padded), np.int16)
+        scales = np.empty((len(vectors), len(self.widths)), np.float64)
+        for space, (start, part) in enumerate(zip(self.starts, self.parts(vectors))):
+            sizes, width = np.abs(part.astype(np.float64)), part.shape[1]
+            most = LARGEST_SUM - width  # rounding adds a half to each number at most
+            scale = np.maximum(sizes.max(axis=1) / LARGEST_NUMBER, sizes.sum(axis=1) / most)
+            scales[:, space] = scale
+            numbers[:, start : start + width] = np.rint(part / np.where(scale > 0, scale, np.inf)[:, None])
+        return QuantizedQueries(numbers, scales, self.starts)
+
+
+def _widened(builder, place, kind):
+    """STEP numbers at a pointer, int32 [STEP]."""
+    vector = ir.VectorType(kind, STEP)
+    return builder.sext(builder.load(builder.bitcast(place, vector.as_pointer()), align=1), ir.VectorType(SUM, STEP))
+
+
+def _pair_sums(builder, one, other):
+    """The products of two vectors int32 [STEP] of 16-bit numbers, each with its neighbour's, int32 [STEP / 2].
+
+    LLVM knows the pattern: vpmaddwd, or vpdpwssd together with the sum that follows.
+    """
+    products = builder.mul(one, other)
+    lanes = ir.VectorType(ir.IntType(32), STEP // 2)
+    even, odd = (
+        builder.shuffle_vector(products, products, ir.Constant(lanes, list(range(start, STEP, 2)))) for start in (0, 1)
+    )
+    return builder.add(even, odd)
+
+
+def _total(builder, sums):
+    """The sum of a vector int32 [STEP / 2]."""
+    name = f"llvm.vector.reduce.add.v{STEP // 2}i32"
+    return builder.call(builder.module.declare_intrinsic(name, [], ir.FunctionType(SUM, [sums.type])), [sums])
+
+
+@code(CODE, NUMBER, types.intp, result=types.int32)
+def _product(builder, codes, numbers, steps):
+    """The sum of ``codes[i] * numbers[i]`` for i < steps * STEP, by addresses; ``steps`` is at least 1."""
+
+    def add(place, sums):
+        start = builder.mul(place, place.type(STEP))
+        one = _widened(builder, builder.gep(codes, [start]), CODE)
+        other = _widened(builder, builder.gep(numbers, [start]), NUMBER)
+        return [builder.add(sums[0], _pair_sums(builder, one, other))]
+
+    return _total(builder, loop(builder, steps, [ir.VectorType(SUM, STEP // 2)(None)], add)[0])
+
+
+@code(CODE, NUMBER, SUM, types.intp, types.intp)
+def _group_products(builder, codes, numbers, target, step, steps):
+    """As `_product` with GROUP queries, ``step`` numbers apart, into int32 [GROUP] at ``target``."""
+    queries = [builder.gep(numbers, [builder.mul(step, step.type(place))]) for place in range(GROUP)]
+
+    def add(place, sums):
+        start = builder.mul(place, place.type(STEP))
+        one = _widened(builder, builder.gep(codes, [start]), CODE)
+        others = [_widened(builder, builder.gep(query, [start]), NUMBER) for query in queries]
+        return [builder.add(total, _pair_sums(builder, one, other)) for total, other in zip(sums, others)]
+
+    zeros = [ir.VectorType(SUM, STEP // 2)(None)] * GROUP
+    for place, total in enumerate(loop(builder, steps, zeros, add)):
+        builder.store(_total(builder, total), builder.gep(target, [ir.IntType(32)(place)]), align=4)
+
+
+@njit(nogil=True, inline="always")
+def _score(codes, scales, position, numbers, query, query_scales, starts, addresses):
+    """The score of the document at a position for a query, float32; never -0.0, so that equal scores are equal bits.
+
+    addresses: of the codes and the numbers, taken outside of loops, where it would count references.
+    """
+    score = 0.0
+    width = codes.shape[1]
+    for space in range(len(starts) - 1):
+        start = starts[space]
+        total = _product(
+            addresses[0] + position * width + start,
+            addresses[1] + (query * width + start) * 2,
+            (starts[space + 1] - start) // STEP,
+        )
+        score += np.float64(total) * np.float64(scales[position, space]) * query_scales[query, space]
+    return np.float32(score) + np.float32(0.0)
+
+
+@njit(nogil=True, cache=True)
+def _scores(codes, scales, positions, numbers, query_scales, offsets, scores, start, stop):
+    """``scores[q, i]`` of the documents at ``positions[i]`` for i from start to stop."""
+    addresses = codes.ctypes.data, numbers.ctypes.data
+    for i in range(start, stop):
+        if i + AHEAD < stop:
+            prefetch_row(codes, positions[i + AHEAD])
+        for query in range(len(numbers)):
+            scores[query, i] = _score(codes, scales, positions[i], numbers, query, query_scales, offsets, addresses)
+
+
+def scores(found: Codes, positions: np.ndarray, queries: QuantizedQueries, threads: int = 1) -> np.ndarray:
+    """The scores of the documents at some positions, int [n], for each query, float32 [Q, n]."""
+    computed = np.empty((len(queries.numbers), len(positions)), np.float32)
+    split(partial(_scores, *found, positions, *queries, computed), len(positions), threads, SMALLEST_PART)
+    return computed
+
+
+@njit(nogil=True, inline="always")
+def _key(bits, row):
+    """A key that grows with the score, given as the bits of a float32, and among equal scores falls with the row."""
+    ordered = ~bits if bits >> np.uint32(31) else bits | np.uint32(0x80000000)
+    return (np.uint64(ordered) << np.uint64(32)) | np.uint64(~np.uint32(row) & np.uint32(0xFFFFFFFF))
+
+
+def _of_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows int64 [n] and scores float32 [n] of keys uint64 [n]."""
+    ordered = (keys >> np.uint64(32)).astype(np.uint32)
+    bits = np.where(ordered >> np.uint32(31), ordered & np.uint32(0x7FFFFFFF), ~ordered)
+    return (~keys.astype(np.uint32)).astype(np.int64), bits.astype(np.uint32).view(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def _collect(codes, scales, rows, starts, stops, numbers, query_scales, offsets, keys, held, count, start, stop):
+    """Keep the keys of each query's best ``count`` documents in the ranges of positions start..stop.
+
+    Args:
+        rows: of the documents by their positions, int32 [R]. starts, stops: of the ranges, int64 [n].
+        keys: uint64 [Q, more than count]; of each query, the first ``held`` int64 [Q] are the result, in no order.
+    """
+    addresses = codes.ctypes.data, numbers.ctypes.data
+    least = np.zeros(len(numbers), np.uint64)  # the keys that the next ones have to exceed
+    for i in range(start, stop):
+        if i + AHEAD < stop:
+            prefetch_row(codes, starts[i + AHEAD])
+        for position in range(starts[i], stops[i]):
+            for query in range(len(numbers)):
+                score = _score(codes, scales, position, numbers, query, query_scales, offsets, addresses)
+                key = _key(np.float32(score).view(np.uint32), rows[position])
+                if key > least[query]:
+                    keys[query, held[query]] = key
+                    held[query] += 1
+                    if held[query] == keys.shape[1]:
+                        keys[query] = np.partition(keys[query], keys.shape[1] - count)[::-1]
+                        held[query], least[query] = count, keys[query, :count].min()
+
+
+def best(
+    found: Codes,
+    rows: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    queries: QuantizedQueries,
+    count: int,
+    threads: int = 1,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The best ``count`` documents in some ranges of positions, for each query: rows int64 and scores float32 [any].
+
+    Args:
+        rows: of the documents by their positions, int32 [R]; no row occurs twice.
+        starts, stops: of the ranges, int64 [n]. They must not overlap.
+    """
+    ranges, documents = len(starts), int((stops - starts).sum())
+    count, parts = min(count, documents), []
+    if not count:
+        return [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries.numbers)
+
+    def part(start: int, stop: int) -> None:
+        keys = np.empty((len(queries.numbers), 2 * count + SLACK), np.uint64)
+        held = np.zeros(len(keys), np.int64)
+        _collect(*found, rows, starts, stops, *queries, keys, held, count, start, stop)
+        parts.append([some[:number] for some, number in zip(keys, held)])
+
+    split(part, ranges, threads, max(1, SMALLEST_PART * ranges // documents))
+    return [_of_keys(_best_keys(np.concatenate(some), count)) for some in zip(*parts)]
+
+
+def _best_keys(keys: np.ndarray, count: int) -> np.ndarray:
+    """The largest ``count`` keys, from the largest on."""
+    if count < len(keys):
+        keys = np.partition(keys, len(keys) - count)[len(keys) - count :]
+    return np.sort(keys)[::-1]
+
+
+def nearest_lists(found: Codes, centroids: QuantizedQueries, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """The centroid with the largest product with each document, the first of several: int32 [n]; and that product,
+    float32 [n]. There is one centroid at least.
+    """
+    nearest, products = np.empty(len(found.codes), np.int32), np.empty(len(found.codes), np.float32)
+    padded = -len(centroids.numbers) % GROUP  # with copies of the last one, which are never better
+    order = np.r_[np.arange(len(centroids.numbers)), np.full(padded, len(centroids.numbers) - 1)]
+    numbers, scales = centroids.numbers[order], centroids.scales[order].astype(np.float32)
+    split(
+        partial(_nearest_lists, *found, numbers, scales, centroids.starts, nearest, products),
+        len(nearest), threads, BLOCK,
+    )  # fmt: skip
+    return nearest, products
+
+
+@njit(nogil=True, cache=True)
+def _nearest_lists(codes, scales, numbers, centroid_scales, starts, nearest, products, start, stop):
+    """The nearest list of the documents start..stop; the arithmetic is in a fixed order for each document."""
+    width, lists = codes.shape[1], len(numbers)
+    sums = np.empty((len(starts) - 1, GROUP), np.int32)
+    from_codes, from_numbers, to_sums = codes.ctypes.data, numbers.ctypes.data, sums.ctypes.data
+    for block in range(start, stop, BLOCK):
+        end = min(block + BLOCK, stop)
+        products[block:end] = -np.inf
+        nearest[block:end] = 0
+        for first in range(0, lists, GROUP):
+            for document in range(block, end):
+                for space in range(len(starts) - 1):
+                    begin, final = starts[space], starts[space + 1]
+                    _group_products(
+                        from_codes + document * width + begin,
+                        from_numbers + (first * width + begin) * 2,
+                        to_sums + space * GROUP * 4,
+                        width,
+                        (final - begin) // STEP,
+                    )
+                for one in range(GROUP):
+                    product = np.float32(0.0)
+                    for space in range(len(starts) - 1):
+                        scale = scales[document, space] * centroid_scales[first + one, space]
+                        product += np.float32(sums[space, one]) * scale
+                    if product > products[document]:
+                        products[document], nearest[document] = product, first + one
