@@ -1,24 +1,18 @@
 """Inner products of queries with documents whose vectors are 8-bit numbers, and the best documents by them.
 
-A vector is divided into spaces, in each of which it is whole numbers times one scale: 8-bit codes for a document, 16-bit
-numbers for a query. The products of the numbers of a space are added up as integers, which is exact, and only these
-sums are multiplied with the scales, in one order. So a document's score for a query is the same to the last bit
-whichever function computes it, in whichever order and thread, and beside whichever others.
-
-No sum overflows: :func:`quantize_query` keeps the sum of a space's absolute numbers below 2**24, a code is at most 128
-in size, so every partial sum is below 2**31.
+The products of the numbers of a space (:mod:`rerank_plugin.kernels.quantization`) are added up as integers, which is
+exact, and only these sums are multiplied with the scales, in one order. So a document's score for a query is the same
+to the last bit whichever function computes it, in whichever order and thread, and beside whichever others.
 
 The best documents are ordered by score, then by the lowest row. A document's key is a uint64 with that order, so that
 selecting is comparing whole numbers, no two of which are equal.
 
-Letters in shapes: R documents, E numbers of a vector, P codes of a vector, S spaces, Q queries, L lists, n documents given.
+Letters in shapes: R documents, P codes of a vector, S spaces, Q queries, L lists, n documents given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -27,88 +21,14 @@ from numba import types
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, code, loop, prefetch_row
 from rerank_plugin.kernels.parallel import split
+from rerank_plugin.kernels.quantization import STEP, Codes, QuantizedQueries, aligned_zeros
 
-LARGEST_CODE = 127
-LARGEST_NUMBER = 32_767  # of a query
-LARGEST_SUM = 2**24 - 1  # of the absolute numbers of a query in one space; times 128 it is below 2**31
-STEP = 64  # codes that are multiplied at once
-GROUP = 4  # centroids that a document is compared with at once
+GROUP = 8  # centroids that a document is compared with at once
 SMALLEST_PART = 4096  # documents: for fewer, waking a thread takes longer than their products
 SLACK = 1024  # keys that are kept beyond twice the best, so that selecting them is rare
-BLOCK = 64  # documents that stay in the cache while they are compared with all centroids
+BLOCK, CHUNK = 64, 128  # documents and centroids that are compared while both stay in the cache
 
 CODE, NUMBER, SUM = ir.IntType(8), ir.IntType(16), ir.IntType(32)
-
-
-class Codes(NamedTuple):
-    """Vectors as 8-bit numbers: ``codes`` int8 [n, P] times ``scales`` float32 [n, S] in each space."""
-
-    codes: np.ndarray
-    scales: np.ndarray
-
-
-class QuantizedQueries(NamedTuple):
-    """Queries as 16-bit numbers: ``numbers`` int16 [Q, P] times ``scales`` float64 [Q, S] in each space; ``starts`` as
-    those of `Spaces`."""
-
-    numbers: np.ndarray
-    scales: np.ndarray
-    starts: np.ndarray
-
-    def take(self, places) -> QuantizedQueries:
-        """Some of the queries, by their places, int [n]."""
-        return QuantizedQueries(self.numbers[places], self.scales[places], self.starts)
-
-
-class Spaces:
-    """How vectors are divided into spaces, and where their numbers are among the codes.
-
-    Args:
-        widths: numbers of each space, at least 1.
-
-    Attributes:
-        starts: where spaces start among the codes, and where the last one ends, int64 [S + 1].
-        columns: the place of each number of a vector among the codes, int64 [E]; the other places hold 0.
-        size: E. padded: P.
-    """
-
-    def __init__(self, widths: Sequence[int]):
-        self.widths = tuple(map(int, widths))
-        padded = [-(-width // STEP) * STEP for width in self.widths]
-        self.starts = np.concatenate([[0], np.cumsum(padded)]).astype(np.int64)
-        self.columns = np.concatenate([start + np.arange(width) for start, width in zip(self.starts, self.widths)])
-        self.size, self.padded = len(self.columns), int(self.starts[-1])
-
-    def parts(self, vectors: np.ndarray) -> list[np.ndarray]:
-        """The numbers of vectors [n, E] in each space, views [n, width]."""
-        return np.split(vectors, np.cumsum(self.widths)[:-1], axis=1)
-
-    def quantize(self, vectors: np.ndarray) -> Codes:
-        """Vectors float32 [n, E] of finite numbers as codes; the largest of each space becomes 127 or -127."""
-        codes = np.zeros((len(vectors), self.padded), np.int8)
-        scales = np.empty((len(vectors), len(self.widths)), np.float32)
-        for space, (start, part) in enumerate(zip(self.starts, self.parts(vectors))):
-            scales[:, space] = np.abs(part).max(axis=1) / np.float32(LARGEST_CODE)
-            numbers = part / np.where(scales[:, space] > 0, scales[:, space], np.float32(np.inf))[:, None]
-            np.clip(np.rint(numbers), -LARGEST_CODE, LARGEST_CODE, numbers)  # the division rounds
-            codes[:, start : start + part.shape[1]] = numbers
-        return Codes(codes, scales)
-
-    def decode(self, found: Codes) -> np.ndarray:
-        """The vectors that codes stand for, float32 [n, E]."""
-        return found.codes[:, self.columns] * np.repeat(found.scales, self.widths, axis=1)
-
-    def quantize_queries(self, vectors: np.ndarray) -> QuantizedQueries:
-        """Queries float32 [Q, E] of finite numbers, with about 15 bits for each number."""
-        numbers = np.zeros((len(vectors), self.padded), np.int16)
-        scales = np.empty((len(vectors), len(self.widths)), np.float64)
-        for space, (start, part) in enumerate(zip(self.starts, self.parts(vectors))):
-            sizes, width = np.abs(part.astype(np.float64)), part.shape[1]
-            most = LARGEST_SUM - width  # rounding adds a half to each number at most
-            scale = np.maximum(sizes.max(axis=1) / LARGEST_NUMBER, sizes.sum(axis=1) / most)
-            scales[:, space] = scale
-            numbers[:, start : start + width] = np.rint(part / np.where(scale > 0, scale, np.inf)[:, None])
-        return QuantizedQueries(numbers, scales, self.starts)
 
 
 def _widened(builder, place, kind):
@@ -282,12 +202,13 @@ def nearest_lists(found: Codes, centroids: QuantizedQueries, threads: int = 1) -
     """The centroid with the largest product with each document, the first of several: int32 [n]; and that product,
     float32 [n]. There is one centroid at least.
     """
-    nearest, products = np.empty(len(found.codes), np.int32), np.empty(len(found.codes), np.float32)
-    padded = -len(centroids.numbers) % GROUP  # with copies of the last one, which are never better
-    order = np.r_[np.arange(len(centroids.numbers)), np.full(padded, len(centroids.numbers) - 1)]
-    numbers, scales = centroids.numbers[order], centroids.scales[order].astype(np.float32)
+    count = len(centroids.numbers)
+    numbers = aligned_zeros((-(-count // GROUP) * GROUP, centroids.numbers.shape[1]), np.int16)
+    numbers[:count], numbers[count:] = centroids.numbers, centroids.numbers[-1]  # copies are never nearer
+    scales = centroids.scales[np.minimum(np.arange(len(numbers)), count - 1)].T.astype(np.float32)
+    nearest, products = np.zeros(len(found.codes), np.int32), np.full(len(found.codes), -np.inf, np.float32)
     split(
-        partial(_nearest_lists, *found, numbers, scales, centroids.starts, nearest, products),
+        partial(_nearest_lists, *found, numbers, np.ascontiguousarray(scales), centroids.starts, nearest, products),
         len(nearest), threads, BLOCK,
     )  # fmt: skip
     return nearest, products
@@ -295,29 +216,35 @@ def nearest_lists(found: Codes, centroids: QuantizedQueries, threads: int = 1) -
 
 @njit(nogil=True, cache=True)
 def _nearest_lists(codes, scales, numbers, centroid_scales, starts, nearest, products, start, stop):
-    """The nearest list of the documents start..stop; the arithmetic is in a fixed order for each document."""
-    width, lists = codes.shape[1], len(numbers)
-    sums = np.empty((len(starts) - 1, GROUP), np.int32)
+    """The nearest centroid of the documents start..stop; the arithmetic of each is in one order.
+
+    centroid_scales: float32 [S, L].
+    """
+    width, lists, spaces = codes.shape[1], len(numbers), len(starts) - 1
+    sums, together = np.empty((BLOCK, spaces, CHUNK), np.int32), np.empty(CHUNK, np.float32)
     from_codes, from_numbers, to_sums = codes.ctypes.data, numbers.ctypes.data, sums.ctypes.data
     for block in range(start, stop, BLOCK):
         end = min(block + BLOCK, stop)
-        products[block:end] = -np.inf
-        nearest[block:end] = 0
-        for first in range(0, lists, GROUP):
+        for chunk in range(0, lists, CHUNK):
+            count = min(CHUNK, lists - chunk)
+            for first in range(0, count, GROUP):
+                for document in range(block, end):
+                    for space in range(spaces):
+                        begin = starts[space]
+                        _group_products(
+                            from_codes + document * width + begin,
+                            from_numbers + ((chunk + first) * width + begin) * 2,
+                            to_sums + (((document - block) * spaces + space) * CHUNK + first) * 4,
+                            width,
+                            (starts[space + 1] - begin) // STEP,
+                        )
             for document in range(block, end):
-                for space in range(len(starts) - 1):
-                    begin, final = starts[space], starts[space + 1]
-                    _group_products(
-                        from_codes + document * width + begin,
-                        from_numbers + (first * width + begin) * 2,
-                        to_sums + space * GROUP * 4,
-                        width,
-                        (final - begin) // STEP,
-                    )
-                for one in range(GROUP):
-                    product = np.float32(0.0)
-                    for space in range(len(starts) - 1):
-                        scale = scales[document, space] * centroid_scales[first + one, space]
-                        product += np.float32(sums[space, one]) * scale
-                    if product > products[document]:
-                        products[document], nearest[document] = product, first + one
+                together[:count] = 0.0
+                for space in range(spaces):
+                    scale = scales[document, space]
+                    for one in range(count):
+                        factor = scale * centroid_scales[space, chunk + one]
+                        together[one] += np.float32(sums[document - block, space, one]) * factor
+                for one in range(count):
+                    if together[one] > products[document]:
+                        products[document], nearest[document] = together[one], chunk + one

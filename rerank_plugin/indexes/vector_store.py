@@ -1,0 +1,470 @@
+"""The vectors of all documents of an index by one model, as 8-bit codes in inverted lists, and the search of them.
+
+``INDEX/encodings/KEY`` is the folder of one encoding; KEY is the checksum of the model's weights. Its arrays, whose
+names end in the index's segment, are memory-mapped:
+
+==================  ================  ====================================================================
+``.npy`` file       dtype and shape   content
+==================  ================  ====================================================================
+codes               int8 [R, P]       vectors (:mod:`rerank_plugin.kernels.quantization`), list after list
+scales              float32 [R, S]    what the codes of each space are multiplied with
+rows                int32 [R]         the row of the document at each position, increasing within a list
+positions           int32 [R]         the position of each row
+lists               int64 [L + 1]     where each list starts, and where the last one ends
+centroids           int8 [L, P]       codes of the lists' centroids, unit vectors
+centroid_scales     float32 [L, S]    and their scales
+==================  ================  ====================================================================
+
+``encodings.json`` has checksums of weights, segments and arrays, shapes, what made them, and the measured recall.
+``KEY.pieces`` has the codes of an encoding that was interrupted, in the order of rows.
+
+Fewer than `FLAT` documents are one list, which is searched exhaustively. Otherwise a search reads the lists whose
+centroids have the largest products with the query; it may miss documents, but a score is always that of the codes, to
+the last bit the same as of any other search or of given rows.
+
+Letters in shapes: R documents, E numbers of a vector, P codes of a vector, S spaces, L lists, Q queries, k best.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.files.outputs import INNER, FolderKind, replacing, replacing_folder
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
+from rerank_plugin.indexes.index_folder import ends, reading, write_description
+from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION_FILE = "encodings.json"
+ENCODED = FolderKind(
+    "a folder of encodings",
+    DESCRIPTION_FILE,
+    ("weights", "forward_index"),
+    ("*.npy", "ivf/*", "hnsw/*", "judged/*"),
+)
+FORMAT_VERSION = 2  # 1 had numbers of floating point
+ARRAYS = ("codes", "scales", "rows", "positions", "lists", "centroids", "centroid_scales")
+PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
+PIECE = 16_384  # documents that are held in memory at once
+FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
+LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
+SAMPLE = 20  # documents of each list that the centroids are trained on
+PROBES = 256  # inverted lists that a search reads
+RANGE = 4096  # positions that a thread takes at once
+MANY = 1 << 16  # documents whose products are shared among threads: one takes a millisecond for them
+QUERIES, DEPTH = 100, 1000  # of the measurement of recall
+FLOOR = 0.8  # recall of the documents of the sample, below which something is wrong with the lists
+
+
+def encodings_folder(index: ForwardIndex, key: str) -> Path:
+    """The folder for the encodings by the weights with this checksum; it need not exist."""
+    return index.folder / FOLDER / key
+
+
+class Pieces:
+    """The codes that an encoding by the weights ``key`` has made so far, a file for each piece of consecutive rows.
+
+    Args:
+        size: documents of a piece.
+    """
+
+    def __init__(self, index: ForwardIndex, key: str, spaces: Spaces, size: int = PIECE):
+        self.index, self.key, self.spaces, self.size = index, key, spaces, size
+        self.folder = index.folder / FOLDER / f"{key}{PIECES}"
+        self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The rows of each piece, int64 [n]."""
+        for start in range(0, len(self.index), self.size):
+            yield np.arange(start, min(start + self.size, len(self.index)))
+
+    def _file(self, rows: np.ndarray) -> Path:
+        name = json.dumps([self.index.checksum, FORMAT_VERSION, self.spaces.widths, int(rows[0]), len(rows)])
+        return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
+
+    def has(self, rows: np.ndarray) -> bool:
+        """Whether a piece is there."""
+        return self._file(rows).is_file()
+
+    def keep(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Write the codes of vectors float32 [n, E] of a piece, atomically.
+
+        Raises:
+            InputError: a vector is not finite.
+        """
+        if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
+            raise InputError(f"the vector of document {self.index.ids[int(rows[bad[0]])]} is not finite")
+        piece, found = np.empty(len(rows), self.record), self.spaces.quantize(vectors)
+        piece["scales"], piece["codes"] = found.scales, found.codes
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self._file(rows), INNER, overwrite=True) as file:
+            np.save(file, piece)
+
+    def read(self, rows: np.ndarray) -> Codes:
+        """The codes of a piece; an `InputError` if its file is missing or damaged."""
+        path = self._file(rows)
+        with reading(path, "delete the file, and encode again"):
+            piece = np.load(path, mmap_mode="r", allow_pickle=False)
+            if piece.shape != (len(rows),) or piece.dtype != self.record:
+                raise ValueError(f"it is {piece.dtype} {piece.shape}")
+        return Codes(np.ascontiguousarray(piece["codes"]), np.ascontiguousarray(piece["scales"]))
+
+    def take(self, rows: np.ndarray) -> Codes:
+        """The codes of some rows, int64 [n], increasing."""
+        found = [self.read(piece).take(rows[_within(rows, piece)] - piece[0]) for piece in self]
+        return Codes(*map(np.concatenate, zip(*found)))
+
+    def remove(self) -> None:
+        """Remove the files: the encoding is complete."""
+        for path in self.folder.glob("*.npy"):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
+
+def _within(rows: np.ndarray, piece: np.ndarray) -> slice:
+    return slice(*np.searchsorted(rows, [piece[0], piece[-1] + 1]))
+
+
+class ListsConfig(NamedTuple):
+    """How a store is divided into inverted lists.
+
+    Attributes:
+        lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
+        probes: lists that a search reads, if it is not told otherwise.
+        floor: the recall at `DEPTH` below which the store is not kept.
+    """
+
+    lists: int | None = None
+    probes: int = PROBES
+    floor: float = FLOOR
+    seed: int = 42
+
+
+def write_store(
+    pieces: Pieces,
+    description: dict | None = None,
+    config: ListsConfig = ListsConfig(),
+    overwrite: bool = False,
+    threads: int | None = None,
+) -> Path:
+    """Write the store of an encoding whose pieces are all there, atomically, and remove these; returns its folder.
+
+    Memory grows by 8 bytes a document, and by the sample that the lists are made of, which grows as the root of their
+    number: 0.1 GB at a million documents of 512 numbers.
+
+    Args:
+        description: further entries for ``encodings.json``, as JSON values.
+        threads: by default all available; the store does not depend on it.
+
+    Raises:
+        InputError: the folder exists and must not be replaced, a piece is damaged, there are more lists than documents,
+            or searches of the lists find too few of the best documents.
+    """
+    index, spaces, threads = pieces.index, pieces.spaces, threads or available_threads()
+    if index.checksum is None:
+        raise InputError(f"{index.folder} is no index folder with an index.json, which tells which documents it holds")
+    documents, folder = len(index), encodings_folder(index, pieces.key)
+    lists = config.lists or (1 if documents < FLAT else round(LISTS_A_ROOT * documents**0.5))
+    if lists > max(documents, 1):
+        raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
+    with replacing_folder(folder, ENCODED, overwrite) as writing:
+        path = _Paths(writing, index)
+        centroids = _centroids(pieces, lists, config.seed, threads)
+        offsets, positions = _divide(pieces, centroids, threads)
+        rows = np.empty_like(positions)
+        rows[positions] = np.arange(documents, dtype=np.int32)
+        codes = open_memmap(path("codes"), "w+", np.int8, (documents, spaces.padded))
+        scales = open_memmap(path("scales"), "w+", np.float32, (documents, len(spaces.widths)))
+        for some in pieces:
+            codes[positions[some]], scales[positions[some]] = pieces.read(some)
+        codes.flush(), scales.flush()
+        arrays = {"rows": rows, "positions": positions, "lists": offsets}
+        arrays |= {"centroids": centroids.codes, "centroid_scales": centroids.scales}
+        for name, array in arrays.items():
+            save_array(path(name), array)
+        store = VectorStore(spaces, codes, scales, **arrays, probes=config.probes, threads=threads)
+        described = {
+            "format_version": FORMAT_VERSION,
+            "weights": pieces.key,
+            "forward_index": index.checksum,
+            "documents": documents,
+            "spaces": spaces.widths,
+            "lists": lists,
+            "probes": config.probes,
+            "recall": store.recall(config.seed),
+            **(description or {}),
+        }
+        if described["recall"] < config.floor:
+            raise InputError(
+                f"searches of {config.probes} of {lists} inverted lists find {described['recall']:.0%} of the "
+                f"{DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
+            )
+        del store, codes, scales
+        write_description(writing / DESCRIPTION_FILE, described, [path(name).name for name in ARRAYS])
+    pieces.remove()
+    return folder
+
+
+class _Paths:
+    """The arrays of a store in a folder."""
+
+    def __init__(self, folder: Path, index: ForwardIndex):
+        self.folder, self.segment = folder, index.layout.vectors
+
+    def __call__(self, name: str) -> Path:
+        return self.folder / f"{name}.{self.segment}.npy"
+
+
+def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
+    """Codes of the lists' centroids; of a single list that is searched whole they are 0."""
+    spaces, documents = pieces.spaces, len(pieces.index)
+    if lists == 1:
+        return spaces.quantize(np.zeros((1, spaces.size), np.float32))
+    from rerank_plugin.kernels.inverted_lists import train_centroids  # numba is slow to import
+
+    random = np.random.default_rng(seed)
+    some = np.sort(random.choice(documents, min(lists * SAMPLE, documents), replace=False, shuffle=False))
+    return spaces.quantize(train_centroids(pieces.take(some), spaces, lists, seed, threads))
+
+
+def _divide(pieces: Pieces, centroids: Codes, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the lists start and end, int64 [L + 1], and the position of each row, int32 [R]."""
+    from rerank_plugin.kernels.inverted_lists import place_in_lists
+    from rerank_plugin.kernels.quantized_products import nearest_lists
+
+    lists, spaces = len(centroids.codes), pieces.spaces
+    nearest = np.zeros(len(pieces.index), np.int32)
+    if lists > 1:
+        compared = spaces.quantize_queries(spaces.decode(centroids))
+        for some in pieces:
+            nearest[some[0] : some[-1] + 1], _ = nearest_lists(pieces.read(some), compared, threads)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(nearest, minlength=lists))]).astype(np.int64)
+    place_in_lists(nearest, offsets)
+    return offsets, nearest
+
+
+class Fitting(NamedTuple):
+    """The documents that fit a filter: their positions int64 [n], increasing, and where each list's start [L + 1]."""
+
+    positions: np.ndarray
+    lists: np.ndarray
+
+
+class VectorStore:
+    """The codes of all documents of an index; see the module for the arrays. It is thread-safe.
+
+    Attributes:
+        probes: lists that a search reads, if it is not told otherwise.
+        threads: that share the products of many documents.
+        description: of the folder; empty until it is written.
+    """
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        codes: np.ndarray,
+        scales: np.ndarray,
+        rows: np.ndarray,
+        positions: np.ndarray,
+        lists: np.ndarray,
+        centroids: np.ndarray,
+        centroid_scales: np.ndarray,
+        probes: int = PROBES,
+        threads: int | None = None,
+        description: dict | None = None,
+    ):
+        self.spaces, self.found, self.rows, self.positions = spaces, Codes(codes, scales), rows, positions
+        self.lists, self.centroids = lists, Codes(centroids, centroid_scales)
+        self.probes, self.threads, self.description = probes, threads or available_threads(), description or {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def quantize(self, queries: np.ndarray | QuantizedQueries) -> QuantizedQueries:
+        """Queries float32 [Q, E], or one [E], as numbers that are compared with codes. Those already are are kept."""
+        if isinstance(queries, QuantizedQueries):
+            return queries
+        return self.spaces.quantize_queries(np.atleast_2d(queries))
+
+    def decode(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors of documents ``rows`` int64 [n], float32 [n, E]."""
+        return self.spaces.decode(self.found.take(self.positions[rows]))
+
+    def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """The scores of documents ``rows`` int64 [C] for a query, float32 [C]."""
+        from rerank_plugin.kernels.quantized_products import scores
+
+        return scores(self.found, self.positions[rows], self.quantize(query), threads or self.threads)[0]
+
+    def search(
+        self,
+        query: np.ndarray | QuantizedQueries,
+        count: int,
+        fits: np.ndarray | Fitting | None = None,
+        probes: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best ``count`` documents for a query: rows int64 [k] and scores float32 [k], ties by the lowest row.
+
+        Args:
+            query: float32 [E].
+            fits: which documents may be found, bool [R] or what :meth:`fitting` makes of it; by default all. `FLAT` or
+                fewer are all compared. Of more, lists are read until they hold as many of them as ``probes`` lists of
+                mean length hold documents, so that a filter costs no recall.
+            probes: lists to read; more are read where they hold fewer than ``count`` documents.
+        """
+        return self.search_many(query, count, fits, probes)[0]
+
+    def search_many(
+        self,
+        queries: np.ndarray | QuantizedQueries,
+        count: int,
+        fits: np.ndarray | Fitting | None = None,
+        probes: int | None = None,
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """As :meth:`search` for each query of float32 [Q, E]; an exhaustive search reads the codes once for all."""
+        from rerank_plugin.kernels.quantized_products import best
+
+        queries, fitting = self.quantize(queries), self.fitting(fits)
+        documents, lists = len(self) if fitting is None else len(fitting.positions), len(self.lists) - 1
+        reach = max(count, math.ceil((probes or self.probes) * len(self) / lists))
+        exhaustive = documents <= (reach if fitting is None else max(reach, FLAT))
+        threads = self.threads if min(reach, documents) >= MANY else 1
+        if exhaustive:
+            if fitting is not None:
+                return best(self.found, self.rows, fitting.positions, fitting.positions + 1, queries, count, threads)
+            starts = np.arange(0, len(self), RANGE)
+            stops = np.minimum(starts + RANGE, len(self))
+            return best(self.found, self.rows, starts, stops, queries, count, threads)
+        found = []
+        for place in range(len(queries.numbers)):
+            query = queries.take([place])
+            starts, stops = self._probe(query, self.lists if fitting is None else fitting.lists, reach)
+            if fitting is not None:
+                positions = fitting.positions[ranges(starts, stops - starts)]
+                starts, stops = positions, positions + 1
+            found += best(self.found, self.rows, starts, stops, query, count, threads)
+        return found
+
+    def _probe(self, query: QuantizedQueries, offsets: np.ndarray, reach: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the nearest lists that hold ``reach`` documents start and end, int64 [n] each, from the nearest on.
+
+        Args:
+            offsets: of the lists, int64 [L + 1].
+        """
+        from rerank_plugin.kernels.quantized_products import best
+
+        lists = len(offsets) - 1
+        some = 2 * math.ceil(lists * reach / max(int(offsets[-1]), 1))
+        while True:
+            some = min(some, lists)
+            numbers = np.arange(lists, dtype=np.int32)
+            nearest, _ = best(self.centroids, numbers, np.array([0]), np.array([lists]), query, some)[0]
+            held = np.cumsum(offsets[nearest + 1] - offsets[nearest])
+            if held[-1] >= reach or some == lists:
+                nearest = nearest[: np.searchsorted(held, reach) + 1]
+                return offsets[nearest], offsets[nearest + 1]
+            some *= 4
+
+    def fitting(self, fits: np.ndarray | Fitting | None) -> Fitting | None:
+        """What a search needs to know of the documents that fit a filter, bool [R]: 8 bytes for each of them."""
+        if fits is None or isinstance(fits, Fitting):
+            return fits
+        positions = np.sort(self.positions[np.flatnonzero(fits)]).astype(np.int64)
+        return Fitting(positions, np.searchsorted(positions, self.lists))
+
+    def recall(self, seed: int, queries: np.ndarray | None = None, depth: int = DEPTH) -> float:
+        """The share of the best ``depth`` documents that searches find, in the mean of some queries.
+
+        Args:
+            queries: float32 [Q, E]; by default the vectors of `QUERIES` documents.
+        """
+        if not len(self) or len(self.lists) == 2:
+            return 1.0
+        if queries is None:
+            random = np.random.default_rng(seed)
+            queries = self.decode(np.sort(random.choice(len(self), min(QUERIES, len(self)), replace=False)))
+        exact = self.search_many(queries, depth, probes=len(self.lists) - 1)
+        found = self.search_many(queries, depth)
+        shares = [np.isin(best, rows).mean() for (best, _), (rows, _) in zip(exact, found)]
+        return float(np.mean(shares))
+
+
+def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | None = None) -> VectorStore | None:
+    """The store of an index by the weights ``key``; None if there is none.
+
+    That of another forward index is not used: a warning is logged, and the result is None.
+
+    Raises:
+        InputError: the folder exists, but is damaged, was made by an earlier version, or of other spaces.
+    """
+    folder = encodings_folder(index, key)
+    if not folder.is_dir():
+        return None
+    again = "delete the folder, or encode again in its place"
+    with reading(folder, again):
+        described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
+        version, made_of = described["format_version"], described["forward_index"]
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: encode again "
+            "in its place"
+        )
+    if made_of != index.checksum:
+        log.warning("%s was made from another index and is not used; %s", folder, again)
+        return None
+    path = _Paths(folder, index)
+    with reading(folder, again):
+        names = ("weights", "documents", "spaces", "lists", "probes", "files")
+        found = {name: described[name] for name in names}
+        files, probes = found.pop("files"), found.pop("probes")
+        arrays = {name: open_array(path(name)) for name in ARRAYS}
+        changed = [file.name for file in map(path, ARRAYS) if _differs(file, files[file.name])]
+    documents, lists = len(index), found["lists"]
+    expected = {"weights": key, "documents": documents, "spaces": list(spaces.widths)}
+    wrong = [f"{name} {found[name]}, expected {value}" for name, value in expected.items() if found[name] != value]
+    if not wrong:
+        wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, documents, lists, spaces)
+    if wrong:
+        raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
+    return VectorStore(spaces, **arrays, probes=probes, threads=threads, description=described)
+
+
+def _differs(path: Path, described: dict) -> bool:
+    """Whether a file's size, or its beginning or end, are not as they were written."""
+    found = {"bytes": path.stat().st_size, **ends(path)}
+    return any(described[name] != value for name, value in found.items())
+
+
+def _misshaped(arrays: dict[str, np.ndarray], documents: int, lists: int, spaces: Spaces) -> list[str]:
+    """What is wrong with the arrays of a store, as phrases."""
+    of_space = len(spaces.widths)
+    shapes: dict[str, tuple[type, Sequence[int]]] = {
+        "codes": (np.int8, (documents, spaces.padded)),
+        "scales": (np.float32, (documents, of_space)),
+        "rows": (np.int32, (documents,)),
+        "positions": (np.int32, (documents,)),
+        "lists": (np.int64, (lists + 1,)),
+        "centroids": (np.int8, (lists, spaces.padded)),
+        "centroid_scales": (np.float32, (lists, of_space)),
+    }
+    return [
+        f"{name} is {arrays[name].dtype} {list(arrays[name].shape)}, expected {np.dtype(dtype)} {list(shape)}"
+        for name, (dtype, shape) in shapes.items()
+        if arrays[name].dtype != dtype or arrays[name].shape != shape
+    ]
