@@ -64,11 +64,11 @@ PIECE = 16_384  # documents that are held in memory at once
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
-PROBES = 256  # inverted lists that a search reads
+PROBES = 512  # inverted lists that a search reads
 RANGE = 4096  # positions that a thread takes at once
 MANY = 1 << 16  # documents whose products are shared among threads: one takes a millisecond for them
 QUERIES, DEPTH = 100, 1000  # of the measurement of recall
-FLOOR = 0.8  # recall of the documents of the sample, below which something is wrong with the lists
+FLOOR = 0.85  # recall of the documents of the sample, below which something is wrong with the lists
 
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:

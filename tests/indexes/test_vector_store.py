@@ -1,0 +1,316 @@
+"""The store of vectors: its searches against sorting all scores, and its files."""
+
+import json
+import logging
+import os
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank_plugin.files.errors import InputError
+from rerank_plugin.indexes import vector_store
+from rerank_plugin.indexes.index_folder import forward_checksum
+from rerank_plugin.indexes.vector_store import ListsConfig, Pieces, VectorStore, open_store, write_store
+from rerank_plugin.kernels.quantization import Spaces
+from rerank_plugin.kernels.quantized_products import scores
+from tests import small
+
+SPACES = Spaces([33, 5])
+SEEDS = st.integers(0, 2**32 - 1)
+LISTS = ListsConfig(lists=3, floor=0.0)
+ROWS = np.arange(len(small.DOCUMENTS))
+
+
+@pytest.fixture
+def index(tmp_path):
+    return indexed(tmp_path / "index")
+
+
+def indexed(folder, documents=small.DOCUMENTS):
+    index = small.build_index(folder, documents)
+    index.checksum = forward_checksum(small.describe(index))
+    return index
+
+
+def vectors_of(count=len(ROWS), seed=0, spaces=SPACES):
+    return np.random.default_rng(seed).standard_normal((count, spaces.size)).astype(np.float32)
+
+
+def pieces_of(index, vectors=None, size=4, key="key"):
+    pieces = Pieces(index, key, SPACES, size)
+    for rows in pieces:
+        pieces.keep(rows, (vectors_of() if vectors is None else vectors)[rows])
+    return pieces
+
+
+def written(index, config=LISTS, **options):
+    return write_store(pieces_of(index), config=config, **options)
+
+
+def store_of(vectors, lists, seed, spaces=SPACES):
+    """A store in memory, whose documents lie in lists at random, some of which are empty."""
+    random = np.random.default_rng(seed)
+    given = random.integers(0, lists, len(vectors))
+    rows = np.argsort(given, kind="stable").astype(np.int32)
+    positions = np.empty_like(rows)
+    positions[rows] = np.arange(len(rows))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(given, minlength=lists))]).astype(np.int64)
+    centroids = spaces.quantize(vectors_of(lists, seed + 1, spaces))
+    return VectorStore(spaces, *spaces.quantize(vectors[rows]), rows, positions, offsets, *centroids, threads=2), given
+
+
+def expected(store, query, count, which):
+    """The best of the documents ``which`` bool [R], by sorting."""
+    rows = np.flatnonzero(which)
+    found = scores(store.spaces.quantize(store.decode(rows)), np.arange(len(rows)), store.quantize(query))[0]
+    order = np.lexsort((rows, -found))[:count]
+    return rows[order]
+
+
+@given(st.integers(0, 80), st.integers(1, 12), st.integers(1, 90), st.integers(1, 3), SEEDS)
+def test_all_lists_give_what_sorting_gives_to_the_last_bit(count, lists, best_of, queries, seed):
+    random = np.random.default_rng(seed)
+    vectors = random.integers(-1, 2, (count, SPACES.size)).astype(np.float32)[random.integers(0, max(count, 1), count)]
+    store, _ = store_of(vectors, lists, seed)
+    flat, _ = store_of(vectors, 1, seed)
+    asked, fits = vectors_of(queries, seed), random.random(count) < random.random()
+    for which in (None, fits):
+        many = store.search_many(asked, best_of, which, probes=lists)
+        for query, (rows, found) in zip(asked, many):
+            for other in (store.search(query, best_of, which, lists), flat.search(query, best_of, which)):
+                assert rows.tolist() == other[0].tolist() and found.tolist() == other[1].tolist()
+            assert rows.tolist() == expected(store, query, best_of, np.ones(count, bool) if which is None else which).tolist()
+            assert store.scores(query, rows).tolist() == found.tolist()
+            assert found.dtype == np.float32 and rows.dtype == np.int64
+
+
+@given(st.integers(1, 200), st.integers(2, 30), st.integers(1, 40), st.integers(1, 5), st.booleans(), SEEDS)
+def test_the_nearest_lists_are_read_until_they_hold_enough(count, lists, best_of, probes, filtered, seed):
+    """Plain numpy walks the lists in the order of their centroids' products."""
+    vectors, random = vectors_of(count, seed), np.random.default_rng(seed)
+    store, of_document = store_of(vectors, lists, seed)
+    which = random.random(count) < 0.6 if filtered else np.ones(count, bool)
+    query = vectors_of(1, seed + 2)[0]
+    products = scores(store.centroids, np.arange(lists), store.quantize(query))[0]
+    reach, read = max(best_of, -(-probes * count // lists)), np.zeros(count, bool)
+    for one in np.lexsort((np.arange(lists), -products)):
+        if read.sum() < reach:
+            read |= (of_document == one) & which
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vector_store, "FLAT", 0)  # a filter that few documents fit is not searched whole
+        rows, _ = store.search(query, best_of, which if filtered else None, probes)
+        fitting = store.fitting(which)
+        assert rows.tolist() == store.search(query, best_of, fitting if filtered else None, probes)[0].tolist()
+    assert rows.tolist() == expected(store, query, best_of, read).tolist()
+
+
+def test_a_filter_that_few_documents_fit_is_searched_whole(monkeypatch):
+    vectors = vectors_of(300, 1)
+    store, of_document = store_of(vectors, 50, 1)
+    query, fits = vectors[7], np.arange(300) % 10 == 0
+    found = [store.search(query, 5, fits, probes=1)[0].tolist()]
+    monkeypatch.setattr(vector_store, "FLAT", 29)  # 30 fit
+    found.append(store.search(query, 5, fits, probes=1)[0].tolist())
+    assert found[0] == expected(store, query, 5, fits).tolist() != found[1]
+
+
+def test_what_is_written_is_found_again(index):
+    folder = written(index, description={"model": "ktrel"})
+    assert folder == index.folder / "encodings" / "key" and not (index.folder / "encodings" / "key.pieces").exists()
+    store, whole = open_store(index, "key", SPACES), SPACES.quantize(vectors_of())
+    assert len(store) == 10 and store.description["model"] == "ktrel" and store.description["lists"] == 3
+    assert np.array_equal(store.decode(ROWS), SPACES.decode(whole))
+    query = vectors_of(1, 5)[0]
+    assert np.array_equal(store.scores(query, ROWS), scores(whole, ROWS, SPACES.quantize_queries(query[None]))[0])
+    rows, found = store.search(query, 10, probes=3)
+    assert sorted(rows) == ROWS.tolist() and np.all(np.diff(found) <= 0)
+    lists = np.split(np.asarray(store.rows), store.lists[1:-1])
+    assert all(np.all(np.diff(rows) > 0) for rows in lists) and len(lists) == 3
+
+
+def test_each_document_is_in_the_list_of_its_nearest_centroid(index):
+    written(index)
+    store = open_store(index, "key", SPACES)
+    centroids = SPACES.decode(store.centroids)
+    nearest = (store.decode(store.rows) @ centroids.T).argmax(axis=1)
+    assert np.array_equal(nearest, np.repeat(np.arange(3), np.diff(store.lists)))
+
+
+def test_a_store_depends_on_neither_threads_nor_pieces(index):
+    contents = []
+    for size, threads in ((4, 1), (10, 3), (1, 2)):
+        folder = write_store(pieces_of(index, size=size), config=LISTS, threads=threads, overwrite=True)
+        contents.append({path.name: path.read_bytes() for path in folder.glob("*.npy")})
+    assert len(contents[0]) == 7 and contents[0] == contents[1] == contents[2]
+
+
+def test_few_documents_are_one_list(index):
+    written(index, ListsConfig())
+    store = open_store(index, "key", SPACES)
+    assert store.description["lists"] == 1 and store.description["recall"] == 1.0
+    assert store.rows.tolist() == store.positions.tolist() == ROWS.tolist()
+
+
+@pytest.mark.parametrize("documents", [[], small.DOCUMENTS[:1], [small.DOCUMENTS[0], small.DOCUMENTS[4]]])
+def test_very_small_indexes(tmp_path, documents):
+    """None, one, and one whose vector is 0, as that of a document without words."""
+    index, count = indexed(tmp_path / "index", documents), len(documents)
+    vectors = vectors_of(count)
+    vectors[1:] = 0
+    write_store(pieces_of(index, vectors), config=ListsConfig(lists=1))
+    store = open_store(index, "key", SPACES)
+    rows, found = store.search(vectors_of(1)[0], 5)
+    assert rows.tolist() == list(range(count)) and np.all(found[1:] == 0) and np.all(found[:1] > 0)
+    assert store.decode(np.arange(count)).shape == (count, SPACES.size)
+
+
+def test_an_interrupted_encoding_is_resumed(index):
+    """Whoever is interrupted leaves the pieces that are done; the next one encodes the others alone."""
+    pieces, done = Pieces(index, "key", SPACES, 4), []
+    with pytest.raises(KeyboardInterrupt):
+        for rows in pieces:
+            if len(done) == 2:
+                raise KeyboardInterrupt
+            pieces.keep(rows, vectors_of()[rows])
+            done.append(rows)
+    assert open_store(index, "key", SPACES) is None
+    with pytest.raises(InputError, match="cannot be read.*encode again"):
+        write_store(pieces, config=LISTS)
+    missing = [rows.tolist() for rows in Pieces(index, "key", SPACES, 4) if not pieces.has(rows)]
+    assert missing == [[8, 9]]
+    pieces.keep(np.array([8, 9]), vectors_of()[8:])
+    write_store(pieces, config=LISTS)
+    assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
+    assert not any(Pieces(index, "other", SPACES, 4).has(rows) for rows in pieces)
+
+
+def test_writing_is_all_or_nothing(index, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    folder = written(index)
+    before = open_store(index, "key", SPACES).decode(ROWS)
+    with pytest.raises(InputError, match="exists already.*overwrite"):
+        written(index)
+    pieces = pieces_of(index, -vectors_of())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(vector_store, "write_description", interrupt)
+        write_store(pieces, config=LISTS, overwrite=True)
+    assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), before)
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["key", "key.pieces"]
+    write_store(pieces, config=LISTS, overwrite=True)
+    assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), -before)
+
+
+def test_a_damaged_piece_is_named(index):
+    pieces = pieces_of(index)
+    first = next(iter(pieces))
+    np.save(pieces._file(first), np.zeros(3))
+    with pytest.raises(InputError, match="delete the file") as raised:
+        write_store(pieces, config=LISTS)
+    assert str(pieces.folder) in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_not_finite_name_their_document(index, value):
+    vectors = vectors_of()
+    vectors[5, 1] = value
+    with pytest.raises(InputError, match="document Z is not finite"):
+        pieces_of(index, vectors)
+
+
+def test_lists_that_find_too_little_are_refused(index, monkeypatch):
+    """One list of nine holds the best document at most."""
+    monkeypatch.setattr(vector_store, "DEPTH", 1)
+    pieces = pieces_of(index, np.tile(vectors_of(1), (10, 1)))
+    low = ListsConfig(lists=9, probes=1, floor=1.01)
+    with pytest.raises(InputError, match=r"1 of 9 inverted lists find \d+% .*101% are needed"):
+        write_store(pieces, config=low)
+    assert open_store(index, "key", SPACES) is None and pieces.has(next(iter(pieces)))
+    with pytest.raises(InputError, match="11 inverted lists are too many for 10 documents"):
+        write_store(pieces, config=ListsConfig(lists=11))
+
+
+def test_recall_is_that_of_counting():
+    store, _ = store_of(vectors_of(200, 3), 20, 3)
+    store.probes, queries = 4, vectors_of(30, 9)
+    shares = []
+    for query in queries:
+        exact, found = store.search(query, 10, probes=20)[0], store.search(query, 10)[0]
+        shares.append(len({*exact.tolist()} & {*found.tolist()}) / 10)
+    assert store.recall(0, queries, depth=10) == pytest.approx(np.mean(shares)) and 0 < np.mean(shares) < 1
+
+
+def test_an_index_without_description_has_no_store(tmp_path):
+    with pytest.raises(InputError, match="no index folder with an index.json"):
+        write_store(pieces_of(small.build_index(tmp_path / "bare")), config=LISTS)
+
+
+def test_vectors_of_another_index_are_not_used(index, tmp_path, caplog):
+    turned = [(id, abstract, title) for id, title, abstract in small.DOCUMENTS]
+    other = indexed(tmp_path / "other", turned)
+    shutil.copytree(written(index), other.folder / "encodings" / "key")
+    with caplog.at_level(logging.WARNING):
+        assert open_store(other, "key", SPACES) is None
+    assert "another index" in caplog.text and open_store(index, "other", SPACES) is None
+
+
+def described(**changes):
+    def change(folder):
+        path = folder / "encodings.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+def first_byte(name):
+    """Changes a byte of an array's numbers."""
+
+    def change(folder):
+        with open(folder / f"{name}.000001.npy", "r+b") as file:
+            file.seek(130)
+            byte = file.read(1)
+            file.seek(130)
+            file.write(bytes([byte[0] ^ 1]))
+
+    return change
+
+
+DAMAGE = {
+    "half a file": (lambda folder: os.truncate(folder / "codes.000001.npy", 150), "cannot be read"),
+    "no scales": (lambda folder: (folder / "scales.000001.npy").unlink(), "cannot be read"),
+    "no description": (lambda folder: (folder / "encodings.json").unlink(), "cannot be read"),
+    "no JSON": (lambda folder: (folder / "encodings.json").write_text("{"), "cannot be read"),
+    "a list": (lambda folder: (folder / "encodings.json").write_text("[1]"), "cannot be read"),
+    "other positions": (first_byte("positions"), "positions.* has changed"),
+    "other codes": (first_byte("codes"), "codes.* has changed"),
+    "other weights": (described(weights="abc"), "weights abc"),
+    "more documents": (described(documents=11), "documents 11, expected 10"),
+    "more lists": (described(lists=4), r"lists is int64 \[4\], expected int64 \[5\]"),
+    "other spaces": (described(spaces=[38]), r"spaces \[38\], expected \[33, 5\]"),
+    "numbers of floating point": (described(format_version=1), "format version 1, this program reads 2"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "said"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_stores_are_refused(index, spoil, said):
+    folder = written(index)
+    spoil(folder)
+    with pytest.raises(InputError, match=said) as raised:
+        open_store(index, "key", SPACES)
+    assert str(folder) in str(raised.value) and "encode again" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_encodings_of_before_are_encoded_again(index):
+    """As the program before wrote them, for an index of one segment."""
+    from rerank_plugin.indexes.stored_encodings import write_encodings
+
+    write_encodings(index, "key", [vectors_of()], SPACES.size)
+    with pytest.raises(InputError, match="encode again in its place"):
+        open_store(index, "key", SPACES)
+    written(index, overwrite=True)
+    assert len(open_store(index, "key", SPACES)) == 10
