@@ -115,10 +115,19 @@ def _scores(codes, scales, positions, numbers, query_scales, offsets, scores, st
             scores[query, i] = _score(codes, scales, positions[i], numbers, query, query_scales, offsets, addresses)
 
 
+def _for_reading(*arrays: np.ndarray) -> list[np.ndarray]:
+    """The arrays as mapped ones are, so that a kernel is compiled once for those and others."""
+    views = [array.view() for array in arrays]
+    for view in views:
+        view.flags.writeable = False
+    return views
+
+
 def scores(found: Codes, positions: np.ndarray, queries: QuantizedQueries, threads: int = 1) -> np.ndarray:
     """The scores of the documents at some positions, int [n], for each query, float32 [Q, n]."""
     computed = np.empty((len(queries.numbers), len(positions)), np.float32)
-    split(partial(_scores, *found, positions, *queries, computed), len(positions), threads, SMALLEST_PART)
+    given = _for_reading(*found, np.asarray(positions, np.int64), *queries)
+    split(partial(_scores, *given, computed), len(positions), threads, SMALLEST_PART)
     return computed
 
 
@@ -134,6 +143,25 @@ def _of_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ordered = (keys >> np.uint64(32)).astype(np.uint32)
     bits = np.where(ordered >> np.uint32(31), ordered & np.uint32(0x7FFFFFFF), ~ordered)
     return (~keys.astype(np.uint32)).astype(np.int64), bits.astype(np.uint32).view(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def _cut(keys, count):
+    """Move the largest ``count`` of distinct keys to the front; returns the least of these, found bit by bit."""
+    least = np.uint64(0)
+    for bit in range(63, -1, -1):
+        tried = least | (np.uint64(1) << np.uint64(bit))
+        larger = 0
+        for key in keys:
+            larger += key >= tried
+        if larger >= count:
+            least = tried
+    kept = 0
+    for key in keys:
+        if key >= least:
+            keys[kept] = key
+            kept += 1
+    return least
 
 
 @njit(nogil=True, cache=True)
@@ -157,8 +185,7 @@ def _collect(codes, scales, rows, starts, stops, numbers, query_scales, offsets,
                     keys[query, held[query]] = key
                     held[query] += 1
                     if held[query] == keys.shape[1]:
-                        keys[query] = np.partition(keys[query], keys.shape[1] - count)[::-1]
-                        held[query], least[query] = count, keys[query, :count].min()
+                        held[query], least[query] = count, _cut(keys[query], count)
 
 
 def best(
@@ -181,10 +208,12 @@ def best(
     if not count:
         return [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries.numbers)
 
+    given = _for_reading(*found, rows, starts, stops, *queries)
+
     def part(start: int, stop: int) -> None:
         keys = np.empty((len(queries.numbers), 2 * count + SLACK), np.uint64)
         held = np.zeros(len(keys), np.int64)
-        _collect(*found, rows, starts, stops, *queries, keys, held, count, start, stop)
+        _collect(*given, keys, held, count, start, stop)
         parts.append([some[:number] for some, number in zip(keys, held)])
 
     split(part, ranges, threads, max(1, SMALLEST_PART * ranges // documents))
@@ -206,9 +235,10 @@ def nearest_lists(found: Codes, centroids: QuantizedQueries, threads: int = 1) -
     numbers = aligned_zeros((-(-count // GROUP) * GROUP, centroids.numbers.shape[1]), np.int16)
     numbers[:count], numbers[count:] = centroids.numbers, centroids.numbers[-1]  # copies are never nearer
     scales = centroids.scales[np.minimum(np.arange(len(numbers)), count - 1)].T.astype(np.float32)
+    given = _for_reading(*found, numbers, np.ascontiguousarray(scales), centroids.starts)
     nearest, products = np.zeros(len(found.codes), np.int32), np.full(len(found.codes), -np.inf, np.float32)
     split(
-        partial(_nearest_lists, *found, numbers, np.ascontiguousarray(scales), centroids.starts, nearest, products),
+        partial(_nearest_lists, *given, nearest, products),
         len(nearest), threads, BLOCK,
     )  # fmt: skip
     return nearest, products

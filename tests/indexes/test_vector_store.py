@@ -82,7 +82,10 @@ def test_all_lists_give_what_sorting_gives_to_the_last_bit(count, lists, best_of
         for query, (rows, found) in zip(asked, many):
             for other in (store.search(query, best_of, which, lists), flat.search(query, best_of, which)):
                 assert rows.tolist() == other[0].tolist() and found.tolist() == other[1].tolist()
-            assert rows.tolist() == expected(store, query, best_of, np.ones(count, bool) if which is None else which).tolist()
+            assert (
+                rows.tolist()
+                == expected(store, query, best_of, np.ones(count, bool) if which is None else which).tolist()
+            )
             assert store.scores(query, rows).tolist() == found.tolist()
             assert found.dtype == np.float32 and rows.dtype == np.int64
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from rerank_plugin.kernels.quantization import LARGEST_SUM, Codes, QuantizedQueries, Spaces
 from rerank_plugin.kernels.quantized_products import best, nearest_lists, scores
+from tests import guarded
+from tests.processes import run
 
 WIDTHS = st.lists(st.integers(1, 70), min_size=1, max_size=3)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -51,9 +53,8 @@ def test_every_way_gives_the_same_bits_as_plain_numpy(widths, count, queries, be
     for one in range(queries):
         assert np.array_equal(scores(found, some, asked.take([one]))[0], expected[one, some])
     rows = random.permutation(count + 5)[:count].astype(np.int32)
-    starts, stops = in_ranges(random, count)
     kept = np.flatnonzero(random.random(count) < 0.5)
-    for starts, stops, positions in [(starts, stops, all_positions), (kept, kept + 1, kept)]:
+    for starts, stops, positions in [(*in_ranges(random, count), all_positions), (kept, kept + 1, kept)]:
         hits = best(found, rows, starts, stops, asked, best_of)
         for one, (found_rows, found_scores) in enumerate(hits):
             expected_best = sorted_best(expected[one, positions], rows[positions], best_of)
@@ -146,3 +147,27 @@ def test_nothing_to_find():
     assert scores(found, none, asked).shape == (2, 0)
     assert [len(rows) for rows, _ in best(found, np.zeros(0, np.int32), none, none, asked, 5)] == [0, 0]
     assert isinstance(asked, QuantizedQueries)
+
+
+def stay_inside():
+    """Codes and scales with forbidden memory directly behind or before."""
+    for at_end, count, widths in ((end, *rest) for end in (True, False) for rest in ((1, [1]), (9, [32, 70]))):
+        spaces = Spaces(widths)
+        found = Codes(
+            guarded.fenced((count, spaces.padded), np.int8, at_end),
+            guarded.fenced((count, len(widths)), np.float32, at_end),
+        )
+        asked = spaces.quantize_queries(np.ones((3, spaces.size), np.float32))
+        numbers = guarded.fenced(asked.numbers.shape, np.int16, at_end)
+        numbers[:], found.codes[:], found.scales[:] = asked.numbers, 1, 1
+        asked, rows = asked._replace(numbers=numbers), guarded.fenced((count,), np.int32, at_end)
+        rows[:] = np.arange(count)
+        expected = twin(found, asked)
+        assert np.array_equal(scores(found, np.arange(count), asked), expected)
+        assert best(found, rows, np.array([0]), np.array([count]), asked, 1)[0][1] == expected[0, 0]
+        assert not nearest_lists(found, asked)[0].any()
+
+
+@pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
+def test_no_memory_outside_the_arrays_is_touched():
+    run("-c", "from tests.kernels import test_quantized_products; test_quantized_products.stay_inside()")

@@ -17,7 +17,9 @@ def index(tmp_path_factory):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("spaces", "words", "whole"), [((1.0,), 200, True), ((1.0, 0.5), 200, False), ((2.0, 1.0), 3, True)])
+@pytest.mark.parametrize(
+    ("spaces", "words", "whole"), [((1.0,), 200, True), ((1.0, 0.5), 200, False), ((2.0, 1.0), 3, True)]
+)
 def test_encodings_are_those_of_the_module(index, spaces, words, whole, threads):
     vectors = small.word_vectors(small.KNOWN_WORDS, 22, seed=3)
     vectors = compact(vectors) if whole else vectors
