@@ -181,14 +181,15 @@ def write_store(
         raise InputError(f"{index.folder} is no index folder with an index.json, which tells which documents it holds")
     documents, folder = len(index), encodings_folder(index, pieces.key)
     lists = config.lists or (1 if documents < FLAT else round(LISTS_A_ROOT * documents**0.5))
-    if lists > max(documents, 1):
-        raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
+    if not 1 <= lists <= max(documents, 1) or config.probes < 1:
+        raise InputError(
+            f"{config.probes} of {lists} inverted lists cannot be searched in {documents} documents: take one at "
+            "least, and no more than there are documents"
+        )
     with replacing_folder(folder, ENCODED, overwrite) as writing:
         path = _Paths(writing, index)
         centroids = _centroids(pieces, lists, config.seed, threads)
-        offsets, positions = _divide(pieces, centroids, threads)
-        rows = np.empty_like(positions)
-        rows[positions] = np.arange(documents, dtype=np.int32)
+        offsets, positions, rows = _divide(pieces, centroids, threads)
         codes = open_memmap(path("codes"), "w+", np.int8, (documents, spaces.padded))
         scales = open_memmap(path("scales"), "w+", np.float32, (documents, len(spaces.widths)))
         for some in pieces:
@@ -243,8 +244,8 @@ def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
     return spaces.quantize(train_centroids(pieces.take(some), spaces, lists, seed, threads))
 
 
-def _divide(pieces: Pieces, centroids: Codes, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the lists start and end, int64 [L + 1], and the position of each row, int32 [R]."""
+def _divide(pieces: Pieces, centroids: Codes, threads: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where lists start and end, int64 [L + 1]; the position of each row and the row at each position, int32 [R]."""
     from rerank_plugin.kernels.inverted_lists import place_in_lists
     from rerank_plugin.kernels.quantized_products import nearest_lists
 
@@ -254,9 +255,9 @@ def _divide(pieces: Pieces, centroids: Codes, threads: int) -> tuple[np.ndarray,
         compared = spaces.quantize_queries(spaces.decode(centroids))
         for some in pieces:
             nearest[some[0] : some[-1] + 1], _ = nearest_lists(pieces.read(some), compared, threads)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(nearest, minlength=lists))]).astype(np.int64)
-    place_in_lists(nearest, offsets)
-    return offsets, nearest
+    offsets, rows = np.zeros(lists + 1, np.int64), np.empty_like(nearest)
+    place_in_lists(nearest, offsets, rows)
+    return offsets, nearest, rows
 
 
 class Fitting(NamedTuple):

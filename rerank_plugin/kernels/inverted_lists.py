@@ -82,10 +82,21 @@ def _add_up(codes, weights, starts, order, ends, sums, start, stop):
 
 
 @njit(nogil=True, cache=True)
-def place_in_lists(lists, offsets):
-    """Put in place of each document's list, int32 [n], its position, by where the lists start, int64 [L + 1]."""
+def place_in_lists(lists, offsets, rows):
+    """Give documents their positions: list after list, in each by increasing row. No other memory is needed.
+
+    Args:
+        lists: of each document, int32 [n]; its position stands there afterwards.
+        offsets: zeros int64 [L + 1]; where the lists start, and where the last one ends, stands there afterwards.
+        rows: int32 [n]; the document at each position stands there afterwards.
+    """
+    for one in lists:
+        offsets[one + 1] += 1
+    for one in range(1, len(offsets)):
+        offsets[one] += offsets[one - 1]
     following = offsets[:-1].copy()
     for row in range(len(lists)):
         one = lists[row]
         lists[row] = following[one]
+        rows[following[one]] = row
         following[one] += 1

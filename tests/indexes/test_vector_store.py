@@ -233,8 +233,9 @@ def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     with pytest.raises(InputError, match=r"1 of 9 inverted lists find \d+% .*101% are needed"):
         write_store(pieces, config=low)
     assert open_store(index, "key", SPACES) is None and pieces.has(next(iter(pieces)))
-    with pytest.raises(InputError, match="11 inverted lists are too many for 10 documents"):
-        write_store(pieces, config=ListsConfig(lists=11))
+    for config, said in ((ListsConfig(lists=11), "512 of 11"), (ListsConfig(lists=3, probes=0), "0 of 3")):
+        with pytest.raises(InputError, match=f"{said} inverted lists cannot be searched in 10 documents"):
+            write_store(pieces, config=config)
 
 
 def test_recall_is_that_of_counting():

@@ -57,6 +57,7 @@ def test_no_list_stays_empty():
 
 
 def test_places_are_in_the_order_of_lists_then_rows():
-    lists = np.array([2, 0, 1, 2, 0, 2], np.int32)
-    place_in_lists(lists, np.array([0, 2, 3, 6], np.int64))
-    assert lists.tolist() == [3, 0, 2, 4, 1, 5]
+    lists, offsets, rows = np.array([2, 0, 3, 2, 0, 2], np.int32), np.zeros(5, np.int64), np.zeros(6, np.int32)
+    place_in_lists(lists, offsets, rows)
+    assert offsets.tolist() == [0, 2, 2, 5, 6]
+    assert lists.tolist() == [2, 0, 5, 3, 1, 4] and rows.tolist() == [1, 4, 0, 3, 5, 2]
