@@ -50,10 +50,10 @@ def written(index, config=LISTS, **options):
     return write_store(pieces_of(index), config=config, **options)
 
 
-def store_of(vectors, lists, seed, spaces=SPACES):
-    """A store in memory, whose documents lie in lists at random, some of which are empty."""
-    random = np.random.default_rng(seed)
-    given = random.integers(0, lists, len(vectors))
+def store_of(vectors, lists, seed, spaces=SPACES, given=None):
+    """A store in memory, whose documents lie in lists at random, some of which are empty, or in those given."""
+    if given is None:
+        given = np.random.default_rng(seed).integers(0, lists, len(vectors))
     rows = np.argsort(given, kind="stable").astype(np.int32)
     positions = np.empty_like(rows)
     positions[rows] = np.arange(len(rows))
@@ -108,6 +108,18 @@ def test_the_nearest_lists_are_read_until_they_hold_enough(count, lists, best_of
         fitting = store.fitting(which)
         assert rows.tolist() == store.search(query, best_of, fitting if filtered else None, probes)[0].tolist()
     assert rows.tolist() == expected(store, query, best_of, read).tolist()
+
+
+def test_more_lists_are_read_where_the_nearest_are_short():
+    """Forty lists of one document, and one of 400, which is the furthest: one list in the mean has 11."""
+    given = np.minimum(np.arange(440), 40)
+    store, _ = store_of(vectors_of(440, 4), 41, 4, given=given)
+    query = -store.spaces.decode(store.centroids)[40]
+    products = scores(store.centroids, np.arange(41), store.quantize(query))[0]
+    nearest = np.lexsort((np.arange(41), -products))[:11]
+    assert products.argmin() == 40
+    assert store.search(query, 20, probes=1)[0].tolist() != store.search(query, 10, probes=1)[0].tolist()
+    assert store.search(query, 10, probes=1)[0].tolist() == expected(store, query, 10, np.isin(given, nearest)).tolist()
 
 
 def test_a_filter_that_few_documents_fit_is_searched_whole(monkeypatch):
