@@ -171,3 +171,12 @@ def stay_inside():
 @pytest.mark.skipif(not guarded.FENCES, reason="needs Linux's memory protection")
 def test_no_memory_outside_the_arrays_is_touched():
     run("-c", "from tests.kernels import test_quantized_products; test_quantized_products.stay_inside()")
+
+
+def test_products_that_vanish_from_below_are_equal_to_zero():
+    """-1e-60 is -0.0 as a float32, and would come after the 0 of a later document."""
+    spaces = Spaces([1])
+    found, asked = spaces.quantize(np.float32([[-1e-30], [0], [1e-30]])), np.float32([[1e-30]])
+    asked = spaces.quantize_queries(asked)
+    assert not np.signbit(scores(found, np.arange(3), asked)).any()
+    assert best(found, np.arange(3, dtype=np.int32), np.array([0]), np.array([3]), asked, 3)[0][0].tolist() == [0, 1, 2]
