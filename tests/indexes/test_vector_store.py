@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.errors import InputError
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes import vector_store
 from rerank_plugin.indexes.index_folder import forward_checksum
 from rerank_plugin.indexes.vector_store import ListsConfig, Pieces, VectorStore, open_store, write_store
