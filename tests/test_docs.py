@@ -7,6 +7,7 @@ loops mean what they mean to a reader. Then each command line is read by the com
 import argparse
 import importlib.util
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -31,7 +32,8 @@ done
 mkdir -p runs data/nfcorpus/qrels
 """
 PARTS = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
+# A file of an example: its path, what is remarked on it, and its text.
+EXAMPLE_FILE = re.compile(r"^`([\w./-]+)`[^`]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 FIRST_PAGES = ("first-steps.md", "try-it.md")
 
@@ -123,6 +125,38 @@ def test_the_examples_of_the_library_run(tmp_path):
     assert len(run("-", text="\n".join([own, *examples]), folder=tmp_path).splitlines()) > 10
 
 
+@pytest.fixture
+def examples(tmp_path):
+    """A folder with the files of CONTRIBUTING's examples, and beside them a copy of the package and its tests."""
+    for name in ("rerank_plugin", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name)  # with the compiled kernels
+    for name, text in EXAMPLE_FILE.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        assert not path.exists(), name
+        path.write_text(text, "utf-8")
+    return tmp_path
+
+
+def test_the_examples_of_contributing_pass_their_tests(examples):
+    tests = [path for path in examples.rglob("test_*.py") if not (ROOT / path.relative_to(examples)).exists()]
+    assert {path.name for path in tests} >= {"test_mean_match.py", "test_coverage.py"}
+    paths = (examples, examples / "my-rerankers")
+    options = ("-q", "-p", "no:cacheprovider", "--rootdir", examples)
+    run("-m", "pytest", *options, *tests, folder=examples, paths=paths)
+
+
+def test_the_example_of_a_reranker_is_found_by_its_class_and_by_its_entry_point(examples, sample_index):
+    source, site = examples / "my-rerankers", examples / "site"
+    pip = ["pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    run("-m", *pip, "--no-build-isolation", "--target", site, source)
+    with Commands(site, [site, ROOT]) as process:
+        assert "query-coverage" in process.run("search", "--list-rerankers").split()
+        search = ("search", "--index", sample_index, "--query", "heart attack aspirin", "--reranker")
+        lists = [process.run(*search, name) for name in ("my_rerankers.coverage:QueryCoverage", "query-coverage")]
+    assert lists[0] == lists[1] and "3.0" in lists[0]
+
+
 def test_every_public_name_stands_on_the_page():
     page = (DOCS / "api.md").read_text("utf-8")
     assert not [name for name in rp.__all__ if not re.search(rf"\b{name}\b", page)]
@@ -148,13 +182,9 @@ def test_every_link_leads_somewhere():
     assert not broken
 
 
-def test_every_page_says_for_whom_it_is_and_stands_in_the_reading_order():
+def test_every_page_stands_in_the_reading_order():
     listed = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "README.md").read_text("utf-8"))}
-    for page in DOCS.rglob("*.md"):
-        if page.parent.name != "results":  # written by the experiments
-            second = page.read_text("utf-8").split("\n\n")[1]
-            assert second.startswith("This page is for "), page.name
-            assert page in listed or page == DOCS / "README.md", page.name
+    assert not {*DOCS.rglob("*.md")} - listed - {DOCS / "README.md"}
 
 
 @pytest.fixture(scope="module")
