@@ -242,62 +242,63 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
 
 
 INTRODUCTION = """\
-This page is for you if your collection has judged queries: the gain of KTRel when it is fine-tuned on them, starting
-from the word vectors of [the bundled encoder](../models/ktrel.md). Words that the encoder does not know get random
-vectors. Each training query is scored against the whole collection, with word dropout, and the moving average of the
-epochs' weights counts. The training restarts twice, after nine epochs each; the mean of the three trainings,
-interpolated with 0.3 of the initial weights, is validated and kept. The loss is a softmax over the collection with a
-share of 0.3 of a smooth nDCG@10. At the end the encoder is [adapted to the
-collection](../dense-retrieval.md#adapted-to-the-collection), so that words in no training query get the context of
-their documents, too; 'KTRel as trained' is the encoder before. Made by"""
+What KTRel gains from training on the judged queries of a collection, starting from the word vectors of [the bundled
+encoder](../models/ktrel.md). Words of the collection that the encoder does not know get random vectors. Each training
+query is scored against the whole collection, words are dropped at random, and the weights are a moving average over
+the epochs. After nine epochs the training restarts, twice; the mean of the three, interpolated with the initial
+weights (0.3), is validated and kept. The loss is a softmax over the collection, with a share of 0.3 of a smooth
+nDCG@10. In the end the encoder is [adapted to the collection](../dense-retrieval.md#adapted-to-the-collection), for
+the sake of words that no training query has; 'KTRel as trained' is the encoder before that. Made by"""
 READING = f"""\
 `+` higher, `-` lower than '{BASELINE}': two-tailed paired t-test, p < 0.05 after Bonferroni correction for the rows of
-the table. Runs have the top 1,000 documents; queries without hits count as 0. The epoch was chosen by AP on the
-validation queries, everything else by the mean of nDCG@10 and AP there, so their own columns are upper bounds. Where a
-part has weight 0, a row repeats another: 'BM25+RM3 and KTRel with feedback' is 'KTRel with feedback', and 'by all'
-is 'by MiniLM'.
+the table. Runs of the best 1,000 documents; queries without results count as 0. The epoch was chosen by AP on the
+validation queries, all other settings by the mean of nDCG@10 and AP there, so the validation columns are upper bounds.
+If a part has weight 0, a row repeats another: 'BM25+RM3 and KTRel with feedback' is 'KTRel with feedback', and 'by
+all' is 'by MiniLM'.
 
-The test columns are optimistic, too. Test was measured eight times on the way to these settings (below). And many of
-NFCorpus's queries are near-duplicates: 99.9% of the 12,334 relevant pairs of the test have a document that is relevant
-for a training query as well; the relevant documents of 65 of the 323 test queries have a Jaccard coefficient
-of 0.9 or more with those of one training query, of 13 with those of a validation query.
+The test columns are optimistic, too: the test queries were looked at eight times on the way to these settings (below),
+and many of NFCorpus's queries are near-duplicates. In 99.9% of the 12,334 relevant pairs of the test queries, the
+document is also relevant for a training query. The relevant documents of 65 of the 323 test queries have a Jaccard
+coefficient of 0.9 or more with those of one training query, those of 13 with those of a validation query.
 
 ```sh
 python -m experiments.overlap --qrels data/nfcorpus:test --seen data/nfcorpus:train --seen data/nfcorpus:dev
 ```"""
 ABOVE = f"""\
 The same rows, but marked against '{ALONE}', after Bonferroni correction for {len(ON_TOP) - 1} comparisons.
-Test has few queries: on the 2,590 training queries, each ranked by a model that was not trained on it,
+There are few test queries: over the 2,590 training queries, each ranked by models that were not trained on it,
 [MiniLM's row is significantly above the hybrid](../nfcorpus.md#on-top-of-the-trained-hybrid-cross-fitted). **These are
-means over all queries; the next section splits them.**"""
+totals; the next section says which queries gain.**"""
 OVERLAP = f"""\
 Test queries by the largest overlap (Jaccard coefficient) of their relevant documents with those of any training query,
-as `tables --subset overlap0.3-0.5 --seen-qrels` splits them. Marks are within a stratum, against
-'{BASELINE}'. **Judgments of similar queries help if a training query has nearly the same relevant documents; below 0.3
-every row with them has a lower nDCG@10 than the hybrid alone.** So use them for recurring queries, not for new ones."""
+split as by `tables --subset overlap0.3-0.5 --seen-qrels`. Marks are within a stratum, against
+'{BASELINE}'. **Judgments of similar queries help where a training query has nearly the same relevant documents; below
+0.3 every row with them has a lower nDCG@10 than the hybrid alone.** So use them where your queries recur, and not for
+new ones."""
 TESTED = """\
 Pairs of rows, tested over all queries and by stratum: p of two-tailed paired t-tests, in a stratum after Bonferroni
 correction for the strata."""
 TRIED = """\
-Earlier states of the command above, nDCG@10 and AP on test, which was measured eight times in all:
+Earlier states of the command above, with nDCG@10 and AP on the test queries. Each state is one of the eight looks at
+them:
 
 | state | KTRel | best row |
 | --- | ---: | ---: |
-| similar queries count by their cosine alone | | 0.4344, 0.3620 |
-| softmax loss at temperature 0.15; the root of the share weighs similar queries | 0.4585, 0.3483 | 0.4746, 0.3890 |
-| without the share of the initial weights | 0.4584, 0.3526 | |
-| one training, one ranking that weighs similar queries | 0.4679, 0.3537 | 0.4794, 0.3872 |
+| similar queries weighted by their cosine alone | | 0.4344, 0.3620 |
+| softmax loss at temperature 0.15; similar queries weighted by the root of the share | 0.4585, 0.3483 | 0.4746, 0.3890 |
+| no interpolation with the initial weights | 0.4584, 0.3526 | |
+| one training, one ranking to weight similar queries | 0.4679, 0.3537 | 0.4794, 0.3872 |
 | the encoders not adapted | 0.4704, 0.3600 (with feedback) | 0.4945, 0.4031 |
 | this page | 0.4835, 0.3599 | 0.4923, 0.4063 |
 
 The other two measurements were of a first version of the share, and of a state without and with the hybrid.
 
 Losses and settings were compared on the validation queries and on 324 held-out training queries, by scripts whose
-figures are not repeated here; the choice is in part due to chance. These were not better, among others: a smooth nDCG
-of the whole ranking, or a larger share of it; cubed grades; other temperatures; more or less word dropout; LambdaRank
-pairs; queries of another type; marginally relevant documents as relevant ones; two rounds of similar queries; documents
-moved towards their judged queries; ridge regression over the judged queries; the documents' titles as further queries;
-and a network instead of the weights of similar queries."""
+figures are not repeated here; the choices are in part due to chance. Not better were, among others: a smooth nDCG of
+the whole ranking, or more of it; cubed grades; other temperatures; more or less word dropout; pairs of LambdaRank;
+queries of another type; marginally relevant documents as further relevant ones; two rounds of similar queries;
+documents moved towards their judged queries; ridge regression over the judged queries; the documents' titles as
+further queries; and a network instead of the weights of similar queries."""
 
 
 def main(argv: list[str] | None = None) -> None:

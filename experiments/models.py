@@ -43,11 +43,10 @@ MINILM = {"hybrid_encoder": "minilm"}
 TITLE = "# The models that come with the package"
 PAGE = FileKind("this page", lambda path: beginning(path).startswith(TITLE.encode()))
 INTRODUCTION = """\
-This page is for you if you choose a model: the gain of each over BM25, and its cost. The bundled models were not
-trained on judgments of NFCorpus or BioASQ, but their weights, features and settings, and those of the hybrids, were
-chosen on the judged dev queries of both: expect less on other collections. The cards of [the encoder](ktrel.md)
-and of [Delta](delta.md) say what they are made of; [Is it worth it?](../try-it.md) shows how thirty judged queries of
-your own tell you whether to switch one on."""
+What each model gains over BM25, and what it costs. No judgment of NFCorpus or BioASQ was trained on, but weights,
+features and settings of the bundled models and of the hybrids were chosen on the judged dev queries of both: expect
+less on other collections. The model cards of [the encoder](ktrel.md) and of [Delta](delta.md) describe their training;
+[Is it worth it?](../try-it.md) shows how to decide with thirty judged queries of your own."""
 GOOD_FOR = """\
 ## What they are good for
 
@@ -56,16 +55,16 @@ GOOD_FOR = """\
 | `delta` | English, biomedical | mostly the query's own words; an answer in other words ranks low |
 | `ktrel`, also in `hybrid` | English, biomedical | related words; weak alone, good beside BM25 |
 | `minilm` | English of any kind | paraphrases |
-| [cross-encoders](../cross-encoders.md) | what they were trained on | how query and text fit; slow |
+| [cross-encoders](../cross-encoders.md) | those of their training | how query and text fit; slow |
 
-A model ranks the candidates of any query. So a query of which it knows few words gets a note: a line of the
-command, a warning of the library, `notes` in [the service's answers](../service.md#notes). Few means that at most half
-of the query's distinct content words are in the model's vocabulary, and two or more are not (one, where no document has
-any word of the query). Content words are plain words of four letters or more that are no stop-words: neither numbers
-nor symbols such as genes. Models that read word pieces, such as MiniLM and cross-encoders, give no such note. It is
-given for 15 of the 323 test queries of NFCorpus (each one word that no document has), 2 of the 670 of BioASQ with the
-bundled `ktrel`, and none of the 500 of PubMedQA; and for 27 of 30 medical questions in German, French and Spanish that
-the rule was not made on, and 54 of 60 that it was (`tests/data/foreign_questions.tsv`, counted by
+A model scores and ranks for any query, even one with few words that it knows. Such a query gets a note: a line of the
+command, a warning of the library, `notes` in [the service's answers](../service.md#notes). The rule: at most half of
+the query's distinct content words are in the model's vocabulary, and two or more are not (one, if no document has any
+word of the query). Content words are plain words of four letters or more, without stop-words, numbers and symbols such
+as genes. Models of word pieces, as MiniLM and cross-encoders, give no such note. The note appears for 15 of the 323
+test queries of NFCorpus (each one word that no document has), 2 of the 670 of BioASQ with the bundled `ktrel`, and
+none of the 500 of PubMedQA. Of medical questions in German, French and Spanish, 27 of 30 get it that the rule was not
+made on, and 54 of 60 that it was made on (`tests/data/foreign_questions.tsv`, counted by
 `tests/ranking/test_notes.py`). A search prints the number:
 
 ```sh
@@ -75,16 +74,16 @@ python -m rerank_plugin.search --index indexes/nfcorpus --queries data/nfcorpus:
 READING = """\
 nDCG@10 and AP of the test queries; first stages at depth 1,000, rerankers over the best 500. `+` higher, `-` lower, `=`
 no significant difference of nDCG@10 to BM25: two-tailed paired t-test, p < 0.05 after Bonferroni correction for the
-runs of a collection. `ms` is the median of 200 single queries, from the text to ten hits, and the mean of that over the
-collections. MiniLM is all-MiniLM-L6-v2 itself, the teacher of the bundled models: the encoding of a query is in its
-time, that of the documents is not. 'hybrid of MiniLM' is `--first-stage hybrid --hybrid-encoder minilm`, after
-`index --encode minilm`: the teacher in its student's place. A MiniLM cross-encoder reads every candidate together with
-the query, so it takes at least as long as MiniLM's encoding of 500 documents.
+runs of a collection. `ms` is the median of 200 single queries, from the text to ten hits, averaged over the
+collections. MiniLM is all-MiniLM-L6-v2 itself, the teacher of the bundled models: its time includes the encoding of
+the query, but not that of the documents. 'hybrid of MiniLM' is `--first-stage hybrid --hybrid-encoder minilm`, after
+`index --encode minilm`: the teacher in place of its student. A MiniLM cross-encoder reads every candidate together
+with the query, so it takes at least as long as MiniLM's encoding of 500 documents.
 
-None of the three collections is a search of all of PubMed. 'BioASQ snippets' is closed and easy: its documents are only
-the passages that experts marked, each for some question. PubMedQA's questions are
-made from the titles of their abstracts, whose words BM25 finds. NFCorpus's questions are of lay people, and two thirds
-of its relevant documents are not among BM25's best 500."""
+None of the three collections is a search of all of PubMed. 'BioASQ snippets' is closed and easy: its documents are
+only the passages that experts marked, each for some question, without any distractors. PubMedQA's questions are made
+from the titles of their abstracts, whose words BM25 finds. NFCorpus has questions of lay people, and two thirds of its
+relevant documents are not among BM25's top 500."""
 AGAINST = """\
 ## Tested against each other
 
