@@ -285,7 +285,7 @@ them:
 | state | KTRel | best row |
 | --- | ---: | ---: |
 | similar queries weighted by their cosine alone | | 0.4344, 0.3620 |
-| softmax loss at temperature 0.15; similar queries weighted by the root of the share | 0.4585, 0.3483 | 0.4746, 0.3890 |
+| softmax loss at temperature 0.15, similar queries weighted by root of share | 0.4585, 0.3483 | 0.4746, 0.3890 |
 | no interpolation with the initial weights | 0.4584, 0.3526 | |
 | one training, one ranking to weight similar queries | 0.4679, 0.3537 | 0.4794, 0.3872 |
 | the encoders not adapted | 0.4704, 0.3600 (with feedback) | 0.4945, 0.4031 |
