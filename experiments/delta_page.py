@@ -46,7 +46,7 @@ SETTINGS_TITLES = {
     JUDGED: "The judged documents alone",
 }
 COUNTERPARTS = {
-    CANDIDATES: "The paper has this setting only in table 7, of all queries; tables 1 to 6 are of judged documents.",
+    CANDIDATES: "The paper has only table 7 in this setting, on all queries; tables 1 to 6 are on judged documents.",
     JUDGED: "This is the setting of the paper's tables 1 to 6.",
 }
 ALL_QUERIES = "all queries"
@@ -147,7 +147,7 @@ class DeltaPage(Page):
         for number, (subset, ids) in enumerate(self.subsets[setting].items(), 2):
             yield f"### Table {number}: {subset} ({len(ids)} queries)"
             if subset == f"Neg{at_least}+" and at_least < HARD[0]:
-                yield f"The paper's table is of Neg{HARD[0]}+, which is empty here."
+                yield f"The paper's table is of Neg{HARD[0]}+, which has no query here."
             if ids:
                 yield self._marked(self.evaluation(setting, subset, MAIN), against)
             else:
@@ -203,7 +203,7 @@ class DeltaPage(Page):
         )
         yield (self.plan.selection().output / "selection.md").read_text(encoding="utf-8")
         chosen = ", ".join(self.plan.selected_features())
-        yield f'Chosen: {chosen}. The row "our own" is trained with them as long as the others.'
+        yield f'Chosen: {chosen}. The row "our own" is trained with them, as long as the other rows.'
 
     def _trainings(self) -> Iterator[str]:
         """The best epoch of each training on the validation queries, and the time of its epochs."""
@@ -215,9 +215,9 @@ class DeltaPage(Page):
                 rows.append([row.title, *self.best_epoch(training, ("nDCG@20", "AP")), f"{seconds / 60:.1f}"])
         yield "## The trainings"
         yield (
-            "The best epoch by nDCG@20 on the validation queries. Classifiers and the models of figure 3 re-rank "
-            f"{self.settings.quick_depth} candidates, and weak labels are validated on held-out titles: neither "
-            f"compares to the rest. The minutes are of all epochs, with {self.settings.at_once} concurrent steps, and "
-            "include the load of other work."
+            "The best epoch by nDCG@20 on the validation queries. The classifiers and figure 3 re-rank "
+            f"{self.settings.quick_depth} candidates there, and the weak labels have held-out titles as queries: their "
+            f"values do not compare with the others. Minutes are for all epochs, with {self.settings.at_once} steps at "
+            "a time, and are higher beside other work."
         )
         yield tables.markdown(rows)

@@ -203,8 +203,8 @@ def report(pairs: DocumentPairs, against: letters.Against) -> Report:
     total = sum(each.pairs.sum() for each in pairs.combinations)
     pooled.insert(at, ["all", f"{total:,}", *(f"{pairs.pooled(run):.1%}" for run in pairs.runs)])
     legend = letters.legend(against, "these queries")
-    explained = f"Document pairs ranked rightly, mean over the queries that have such pairs. {legend}".rstrip()
-    objects = [_as_object(pairs, each, marks) for each, marks in zip(every, notes)]
+    explained = f"Share of document pairs in the right order, mean over the queries with such pairs. {legend}".rstrip()
+    objects = [_as_object(pairs, one, marks) for one, marks in zip(every, found)]
     values = {
         "queries": pairs.queries,
         "documents": {"all": pairs.documents, "compared": pairs.compared, "lacking": pairs.lacking},
@@ -213,8 +213,8 @@ def report(pairs: DocumentPairs, against: letters.Against) -> Report:
         "pooled": {run: pairs.pooled(run) for run in pairs.runs},
         "binary": objects[-1] if pairs.binary else None,
     }
-    pooled_title = "The share of the pairs of all queries together.\n"
-    return Report([Table(by_query), f"{explained}\n", Table(pooled), pooled_title], values)
+    said = "The same share over the pairs of all queries.\n"
+    return Report([Table(by_query), f"{explained}\n", Table(pooled), said], values)
 
 
 def _as_object(pairs: DocumentPairs, combination: Combination, marks: Mapping[str, str]) -> dict:

@@ -70,7 +70,7 @@ class KtrelPage(Page):
         return (
             f"Table 1 and figure 2 of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
             f"`{settings.validation}`, measured on {tests}.",
-            ", but the paper's values, which stand in italics below ours. All rows rank the whole collection and are "
+            ", except the paper's values, in italics below ours. All rows rank the whole collection and are "
             f"measured on the best {settings.depth:,} documents, re-ranked ones on {settings.rerank_depth:,}. MAP, P "
             "and R take every grade above 0 as relevant; judged queries without results count as 0.",
         )
@@ -97,7 +97,7 @@ class KtrelPage(Page):
             yield f"### {_capital(title)}: {len(measured.queries):,} queries"
             yield from self.departures()
             if published:
-                yield "In italics: the paper's table 1, which is of all query fields."
+                yield "In italics: the paper's table 1, over all query fields."
             yield self._table(measured, published)
             rest = measured.part([query in new for query in measured.queries])
             if 0 < len(rest.queries) < len(measured.queries):
@@ -171,7 +171,7 @@ class KtrelPage(Page):
             lines.append([ingredient.title, *values, difference])
         yield "## What each contributed"
         yield (
-            "Trainings that differ from our recipe in one thing, by their best epoch on the validation queries: one "
+            "Trainings that differ from our recipe in one setting, by their best epoch on the validation queries: one "
             "training each, not tested. Differences are from the same model (KTRel, KTRel-W or KTRel-C) by our recipe."
         )
         yield tables.markdown(lines)
@@ -190,8 +190,8 @@ class KtrelPage(Page):
         yield "## Figure 2: MAP by the number of training queries"
         yield (
             f"A star: significantly above BM25-RM3 (two-tailed paired t-test, p < {FIGURE_ALPHA:g} after Bonferroni "
-            f"correction for {len(rows)} models). The trainings with fewer queries are the tables' otherwise, with "
-            "the parameters that were chosen with all queries."
+            f"correction for {len(rows)} models). The trainings with fewer queries otherwise equal those of the "
+            "tables, with the parameters chosen with all queries."
         )
         yield from self.departures()
         groups = [(self.first, together.of_set(self.first), "first")]
@@ -268,7 +268,7 @@ class KtrelPage(Page):
         if len(lines) == 1:
             return
         on_few = any(row.kind == Kind.RERANKED for row in self.plan.needed())
-        note = " Rerankers are validated on the documents they re-rank." if on_few else ""
+        some = " Rerankers are validated on the documents that they re-rank." if on_few else ""
         yield "## The trainings"
         yield tables.markdown(lines)
         yield f"The best epoch by MAP.{note}"
@@ -283,7 +283,8 @@ class KtrelPage(Page):
         lines = [["", "steps", "minutes", "CPU minutes"]]
         lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in by_kind.items()]
         yield "## The steps"
-        yield f"Minutes are of whole commands with {self.settings.at_once} steps at a time; other work makes them more."
+        at_once = self.settings.at_once
+        yield f"Minutes are for whole commands, with {at_once} steps at a time, and higher beside other work."
         yield tables.markdown(lines)
 
 

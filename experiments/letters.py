@@ -102,6 +102,6 @@ def legend(against: Against, units: str) -> str:
         return ""
     names = ", ".join(f"{letter.upper()} {baseline}" for baseline, letter in against.items())
     return (
-        f"Letters: a significant difference, whichever way, from {names} (two-tailed paired t-test over {units}, upper "
-        f"case p < {UPPER_CASE:g}, lower case p < {LOWER_CASE:g}, no correction). "
+        f"Letters: a significant difference, in either direction, from {names} (two-tailed paired t-test over {units}, "
+        f"upper case p < {UPPER_CASE:g}, lower case p < {LOWER_CASE:g}, no correction). "
     )

@@ -127,9 +127,9 @@ class CollectionPart:
             pairs = document_pairs.document_pairs(self._judged(), runs)
             yield document_pairs.report(pairs, self.letters).text("markdown")
         runs, against = self._reranked("bm25")
-        yield "BM25's candidates, those without a judgment as not relevant:"
-        pairs = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
-        yield document_pairs.report(pairs, against).text("markdown")
+        yield "BM25's candidates, unjudged ones as non-relevant:"
+        found = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
+        yield document_pairs.report(found, against).text("markdown")
 
     def _hyper_parameters(self) -> Iterator[str]:
         """Figure 5, and its numbers."""
@@ -153,9 +153,9 @@ class CollectionPart:
         yield "### Figure 5: the hyper-parameters of PACRR-kwindow"
         yield from self.page.departures()
         yield (
-            "One hyper-parameter varies at a time, with one training each; differences are not tested. Validation "
+            "One hyper-parameter is varied at a time, in one training each; differences are not tested. Validation "
             "queries re-rank BM25's candidates, test queries those of QLD; a cross is the model in the tables above, "
-            "which the validation queries chose."
+            "which was chosen on the validation queries."
         )
         yield image(f"{measure} by hyper-parameter", figure)
         yield tables.markdown(rows)
@@ -177,7 +177,7 @@ class CollectionPart:
         yield image("Loss and validation measures by epoch", figure)
         yield tables.markdown(rows)
         at_once = self.settings.at_once
-        yield f"Minutes are of the whole command, reading included, with {at_once} concurrent steps."
+        yield f"Minutes are for the whole command, reading included, with {at_once} steps at a time."
 
 
 def parameters(training: Step) -> int:

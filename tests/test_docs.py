@@ -125,17 +125,18 @@ def test_the_examples_of_the_library_run(tmp_path):
     assert len(run("-", text="\n".join([own, *examples]), folder=tmp_path).splitlines()) > 10
 
 
-@pytest.fixture
-def examples(tmp_path):
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
     """A folder with the files of CONTRIBUTING's examples, and beside them a copy of the package and its tests."""
+    folder = tmp_path_factory.mktemp("examples")
     for name in ("rerank_plugin", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name)  # with the compiled kernels
+        shutil.copytree(ROOT / name, folder / name)  # with the compiled kernels
     for name, text in EXAMPLE_FILE.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8")):
-        path = tmp_path / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         assert not path.exists(), name
         path.write_text(text, "utf-8")
-    return tmp_path
+    return folder
 
 
 def test_the_examples_of_contributing_pass_their_tests(examples):
@@ -144,6 +145,14 @@ def test_the_examples_of_contributing_pass_their_tests(examples):
     paths = (examples, examples / "my-rerankers")
     options = ("-q", "-p", "no:cacheprovider", "--rootdir", examples)
     run("-m", "pytest", *options, *tests, folder=examples, paths=paths)
+
+
+def test_every_file_that_contributing_names_exists(examples):
+    """In the repository or the package, unless an example makes it."""
+    names = re.findall(r"`([\w/.-]+/[\w./-]*\w\.\w+)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    folders = (ROOT, ROOT / "rerank_plugin", examples)
+    missing = {name for name in names if not any((folder / name).exists() for folder in folders)}
+    assert len(names) > 40 and missing == {"tests/models/test_NAME.py"}
 
 
 def test_the_example_of_a_reranker_is_found_by_its_class_and_by_its_entry_point(examples, sample_index):

@@ -35,7 +35,7 @@ def test_table_3_and_the_numbers_of_figure_4():
         "| weighted average |  |  | 85.0% | 30.0% |\n"
         "| relevant vs not relevant | 80.0% | 2 | 75.0% | 50.0% |\n"
         "\n"
-        "Document pairs ranked rightly, mean over the queries that have such pairs.\n"
+        "Share of document pairs in the right order, mean over the queries with such pairs.\n"
         "\n"
         "| labels | pairs | m | n |\n"
         "| --- | ---: | ---: | ---: |\n"
@@ -45,7 +45,7 @@ def test_table_3_and_the_numbers_of_figure_4():
         "| all | 5 | 80.0% | 40.0% |\n"
         "| relevant vs not relevant | 4 | 75.0% | 50.0% |\n"
         "\n"
-        "The share of the pairs of all queries together.\n"
+        "The same share over the pairs of all queries.\n"
     )
 
 

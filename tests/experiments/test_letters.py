@@ -64,7 +64,7 @@ def test_table_1():
         "| mi\\|xed | 0.875 (b) | 0.750 (b) | **0.500** |\n"
         "| bad | 0.500 (m) | 0.000 (m) | **0.500** |\n"
         "\n"
-        "Letters: a significant difference, whichever way, from B bad, M mi|xed (two-tailed paired t-test over "
+        "Letters: a significant difference, in either direction, from B bad, M mi|xed (two-tailed paired t-test over "
         "4 queries, upper case p < 0.05, lower case p < 0.1, no correction). The highest values are in bold.\n"
     )
     assert markdown(evaluation, {}).endswith("| **0.500** |\n\nThe highest values are in bold.\n")

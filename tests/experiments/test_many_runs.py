@@ -42,7 +42,7 @@ def test_table_2(evaluated):
         "| n | -50.0% (m) | - | 0 of 4 | 0 of 4 |\n"
         "\n"
         "Change: mean over 4 runs of (after - before) / before, 1 queries. Without 1 runs whose RR was 0: d. Without 4 "
-        "runs whose P@1 was 0: a, b, c, d. Letters: a significant difference, whichever way, from M m, N n "
+        "runs whose P@1 was 0: a, b, c, d. Letters: a significant difference, in either direction, from M m, N n "
         "(two-tailed paired t-test over the changes of the runs, upper case p < 0.05, lower case p < 0.1, no "
         "correction).\n"
     )
