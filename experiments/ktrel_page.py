@@ -258,7 +258,7 @@ class KtrelPage(Page):
         return [row.title, weights, str(len(tuning["tried"])), f"{best['AP']:.4f}"]
 
     def _trainings(self) -> Iterator[str]:
-        """The best epoch of each row's training on the validation queries, and its time."""
+        """What each training of a row reached on the validation queries, and the time it took."""
         lines = [["training", "best epoch", "of", *VALIDATION_TITLES, "minutes", "CPU minutes"]]
         for row in self.plan.needed():
             if row.kind in TRAINED:
@@ -278,10 +278,10 @@ class KtrelPage(Page):
         by_kind: dict[str, list[Step]] = {}
         for stage in self.plan.stages():
             for step in stage:
-                by_kind.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
-        by_kind["together"] = [step for steps in by_kind.values() for step in steps]
+                found.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
+        found["together"] = [step for steps in found.values() for step in steps]
         lines = [["", "steps", "minutes", "CPU minutes"]]
-        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in by_kind.items()]
+        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in found.items()]
         yield "## The steps"
         at_once = self.settings.at_once
         yield f"Minutes are for whole commands, with {at_once} steps at a time, and higher beside other work."

@@ -164,8 +164,8 @@ class CollectionPart:
         return self.plan.training(self.collection, name)
 
     def _trainings(self) -> Iterator[str]:
-        """Figure 2 for all models, and the time of each training."""
-        rows = [["training", "parameters", "best epoch", "of", *(f"validation {name}" for name in MEASURES)]]
+        """Figure 2 for all models, and what each training took."""
+        rows = [["training", "parameters", "best epoch", "of", *(f"validation {one}" for one in MEASURES)]]
         rows[0] += ["minutes", "CPU minutes"]
         trainings = {title: self._training(name) for name, title in self.titles.items()}
         for title, step in trainings.items():

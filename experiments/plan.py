@@ -105,8 +105,8 @@ class Runner:
 
     def minutes(self, steps: Sequence[Step]) -> list[str]:
         """Minutes and CPU minutes of some steps together."""
-        entries = [self.journal[step.name] for step in steps]
-        return [f"{sum(entry[kind] for entry in entries) / 60:.1f}" for kind in ("seconds", "processor_seconds")]
+        taken = [self.journal[step.name] for step in steps]
+        return [f"{sum(one[kind] for one in taken) / 60:.1f}" for kind in ("seconds", "processor_seconds")]
 
     def _run(self, step: Step) -> None:
         log.info("%s: %s", step.name, step.shown)

@@ -1,7 +1,7 @@
-"""The documentation: every command is one, the first pages and the examples run, every link leads somewhere.
+"""Documentation: commands parse, the first pages and the examples run, and links resolve.
 
-The blocks of shell of a page are run as one script in which ``python`` only notes its arguments, so that variables and
-loops mean what they mean to a reader. Then each command line is read by the command's own parser.
+The shell blocks of a page run as one script in which ``python`` only logs its arguments, so that variables and loops
+are expanded as for a reader. Then the command's own parser parses each logged command line.
 """
 
 import argparse
@@ -20,8 +20,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
-# What surrounds the commands: programs that would download, install or change something do nothing.
-NOTE = """\
+# Around the commands of a page: programs that would download, install or change something do nothing.
+LOGGING_SHELL = """\
 set -euo pipefail
 python() {{ printf '%s\\0' "$@" >> {log}; printf '\\n' >> {log}; }}
 .venv/bin/python() {{ python "$@"; }}
@@ -46,19 +46,19 @@ def command_lines(page, folder):
     """The arguments of every ``python`` of a page, as the shell passes them."""
     log = folder / "log"
     log.write_text("")
-    run("-", program="bash", text=NOTE.format(log=log) + "\n".join(blocks(page, "sh")), folder=folder)
+    run("-", program="bash", text=LOGGING_SHELL.format(log=log) + "\n".join(blocks(page, "sh")), folder=folder)
     return [line.split("\0") for line in log.read_text("utf-8").split("\0\n") if line]
 
 
 class ParsedError(Exception):
-    """A command line was understood, and nothing more is to happen."""
+    """Raised when a command line is parsed, so that the command does not run."""
 
 
 def parse(arguments, monkeypatch):
-    """Let a command read its arguments.
+    """Let a command parse its arguments.
 
     Raises:
-        ParsedError: they are understood.
+        ParsedError: the arguments are valid.
     """
 
     def parse_args(parser, argv=None, namespace=None):
@@ -75,7 +75,7 @@ def parse(arguments, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_is_understood(page, tmp_path, monkeypatch, capsys):
+def test_every_command_parses(page, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(ROOT))
     for arguments in command_lines(page, tmp_path):
         if arguments[:1] == ["-m"] and arguments[1].startswith(("rerank_plugin.", "experiments")):
@@ -85,10 +85,10 @@ def test_every_command_is_understood(page, tmp_path, monkeypatch, capsys):
                 continue
             except SystemExit:
                 pytest.fail(f"{' '.join(arguments)}\n{capsys.readouterr().err}")
-            pytest.fail(f"{' '.join(arguments)}: ran without reading its arguments")
+            pytest.fail(f"{' '.join(arguments)}: ran without parsing its arguments")
 
 
-def test_a_wrong_command_is_not_understood(tmp_path, monkeypatch):
+def test_an_invalid_command_does_not_parse(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text(
         '```sh\nD=a\nfor x in 1 2; do\n    python -m rerank_plugin.fuse $D "b c" \\\n        --kk $x\ndone\n```\n'
@@ -100,29 +100,29 @@ def test_a_wrong_command_is_not_understood(tmp_path, monkeypatch):
 
 
 def test_the_first_pages_run(tmp_path):
-    """The README's commands, the first steps with trainings of one epoch, and the trial, one after the other."""
+    """The commands of the README, of the first steps (with one epoch of training) and of the trial, in this order."""
     pages = {page: command_lines(page, tmp_path) for page in (ROOT / "README.md", *map(DOCS.joinpath, FIRST_PAGES))}
-    said = {page: [] for page in pages}
+    outputs = {page: [] for page in pages}
     with Commands(tmp_path) as process:
         for page, lines in pages.items():
             for _, module, *arguments in lines:
                 if "--epochs" in arguments:
                     arguments[arguments.index("--epochs") + 1] = "1"
                 if module.startswith("rerank_plugin."):
-                    said[page].append(process.run(module.removeprefix("rerank_plugin."), *arguments))
-    readme, steps, trial = said.values()
+                    outputs[page].append(process.run(module.removeprefix("rerank_plugin."), *arguments))
+    readme, steps, trial = outputs.values()
     assert "Aspirin after a heart attack" in readme[-1]  # found by its vector: it shares no word with the query
     assert "runs/steps-delta.run" in steps[-2] and "runs/try-hybrid.run" in trial[-1]
     assert "wmd-title-top20" in steps[-1].split()
 
 
 def test_the_examples_of_the_library_run(tmp_path):
-    """Those of its page, and then of others, on the index that the page has built."""
+    """The examples of its page, and then those of other pages, on the index that its page builds."""
     pages = [DOCS / "api.md", ROOT / "README.md", DOCS / "explaining.md"]
     examples = [code for page in pages for code in blocks(page, "python")]
-    examples = [one for one in examples if "from pyserini" not in one or pyserini_searcher()]
-    own = 'import os; os.environ.pop("OPENAI_API_KEY", None)'  # the tests set one, and readers have none
-    assert len(run("-", text="\n".join([own, *examples]), folder=tmp_path).splitlines()) > 10
+    examples = [code for code in examples if "from pyserini" not in code or pyserini_searcher()]
+    setup = 'import os; os.environ.pop("OPENAI_API_KEY", None)'  # the tests set one, and readers have none
+    assert len(run("-", text="\n".join([setup, *examples]), folder=tmp_path).splitlines()) > 10
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_the_example_of_a_reranker_is_found_by_its_class_and_by_its_entry_point(
     assert lists[0] == lists[1] and "3.0" in lists[0]
 
 
-def test_every_public_name_stands_on_the_page():
+def test_the_pages_list_every_public_name():
     page = (DOCS / "api.md").read_text("utf-8")
     assert not [name for name in rp.__all__ if not re.search(rf"\b{name}\b", page)]
     reference = (DOCS / "reference.md").read_text("utf-8")
@@ -180,7 +180,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_resolves():
     broken = []
     for page in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
         for link in LINK.findall(page.read_text("utf-8")):
@@ -191,7 +191,7 @@ def test_every_link_leads_somewhere():
     assert not broken
 
 
-def test_every_page_stands_in_the_reading_order():
+def test_the_reading_order_lists_every_page():
     listed = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "README.md").read_text("utf-8"))}
     assert not {*DOCS.rglob("*.md")} - listed - {DOCS / "README.md"}
 
