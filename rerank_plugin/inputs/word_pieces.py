@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,8 +28,7 @@ from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.text.tokenizer import DOLLARS, FRACTION, INTEGER, PERCENTAGE, PLAIN, REAL, YEAR_19XX, YEAR_20XX
 from rerank_plugin.text.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+Tokenizer = Any  # of the library tokenizers, which only some extras install
 
 NUMBER_EXAMPLES = {
     INTEGER: "10",
@@ -195,7 +194,7 @@ class PieceBuilder(InputBuilder):
         if index.tokenizer.settings != PLAIN.settings:
             raise InputError(
                 f"the index {index.name} holds stems, but an encoder that was trained on texts reads whole words: "
-                "use an index built without --stem"
+                "use an index of unstemmed words"
             )
         super().__init__(index, Vocabulary([], index.tokenizer.settings), document_pieces, query_pieces, ())
         self.tokenizer, self.unknown = tokenizer, unknown
