@@ -127,8 +127,8 @@ class Saver:
         missing = [epoch for epoch in range(1, epochs + 1) if not (self._checkpoint(epoch) / CONFIG_FILE).exists()]
         if self.every and missing:
             raise InputError(
-                f"{self.folder} was started without --keep-epochs: epoch {missing[0]} is missing; resume without "
-                "--keep-epochs, or delete the folder to start over"
+                f"{self.folder} was started without keeping every epoch: epoch {missing[0]} is missing; resume without "
+                "keeping every epoch, or delete the folder to start over"
             )
 
     def save(self, measures: dict, best: bool) -> None:

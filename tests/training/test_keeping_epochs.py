@@ -83,7 +83,7 @@ def test_resuming(inputs, made, tmp_path, monkeypatch, killed):
 def test_a_training_without_kept_epochs_is_not_resumed_with_them(inputs, tmp_path, monkeypatch):
     with validation_killed(monkeypatch, 3):
         run(inputs, tmp_path / "made")
-    with pytest.raises(InputError, match="without --keep-epochs: epoch 1 is missing"):
+    with pytest.raises(InputError, match="without keeping every epoch: epoch 1 is missing"):
         run(inputs, tmp_path / "made", "--keep-epochs", "--resume")
     run(inputs, tmp_path / "made", "--resume")
     assert not (tmp_path / "made" / "epochs").exists()
