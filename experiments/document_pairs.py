@@ -204,7 +204,7 @@ def report(pairs: DocumentPairs, against: letters.Against) -> Report:
     pooled.insert(at, ["all", f"{total:,}", *(f"{pairs.pooled(run):.1%}" for run in pairs.runs)])
     legend = letters.legend(against, "these queries")
     explained = f"Share of document pairs in the right order, mean over the queries with such pairs. {legend}".rstrip()
-    objects = [_as_object(pairs, one, marks) for one, marks in zip(every, found)]
+    objects = [_as_object(pairs, each, marks) for each, marks in zip(every, notes)]
     values = {
         "queries": pairs.queries,
         "documents": {"all": pairs.documents, "compared": pairs.compared, "lacking": pairs.lacking},

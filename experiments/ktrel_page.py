@@ -268,7 +268,7 @@ class KtrelPage(Page):
         if len(lines) == 1:
             return
         on_few = any(row.kind == Kind.RERANKED for row in self.plan.needed())
-        some = " Rerankers are validated on the documents that they re-rank." if on_few else ""
+        note = " Rerankers are validated on the documents that they re-rank." if on_few else ""
         yield "## The trainings"
         yield tables.markdown(lines)
         yield f"The best epoch by MAP.{note}"
@@ -278,10 +278,10 @@ class KtrelPage(Page):
         by_kind: dict[str, list[Step]] = {}
         for stage in self.plan.stages():
             for step in stage:
-                found.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
-        found["together"] = [step for steps in found.values() for step in steps]
+                by_kind.setdefault(step.output.relative_to(self.plan.work).parts[0], []).append(step)
+        by_kind["together"] = [step for steps in by_kind.values() for step in steps]
         lines = [["", "steps", "minutes", "CPU minutes"]]
-        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in found.items()]
+        lines += [[kind, f"{len(steps):,}", *self.journal.minutes(steps)] for kind, steps in by_kind.items()]
         yield "## The steps"
         at_once = self.settings.at_once
         yield f"Minutes are for whole commands, with {at_once} steps at a time, and higher beside other work."

@@ -39,8 +39,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from rerank_plugin.files.arrays import open_array, ranges, save_array
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.arrays import open_array, ranges, save_array
 from rerank_plugin.files.outputs import INNER, FolderKind, replacing, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
