@@ -84,7 +84,7 @@ def test_a_query_that_found_nothing_counts_as_0(runs):
     "arguments, message",
     [
         ({"qrels": "nowhere.txt"}, "nowhere.txt"),
-        ({"runs": "a.run"}, "give [path] for one run"),
+        ({"runs": "a.run"}, "give [path] for a single run"),
         ({"runs": []}, "there is no run to evaluate"),
         ({"measures": "AP"}, "measures are a list of names: give ['AP']"),
         ({"measures": ["nDGC"]}, "measure 'nDGC': no such measure"),

@@ -13,12 +13,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 BUFFER = 1 << 18
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # the errors of a truncated or damaged .gz
@@ -36,7 +33,7 @@ class _Decompressed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         data = self._file.read1(len(view))
         view[: len(data)] = data
