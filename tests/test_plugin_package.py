@@ -135,4 +135,4 @@ def test_a_reranker_that_is_no_model_cannot_be_trained(command, made, tmp_path):
         "train", "--model", "title-words", "--index", made / "index", "--words", made / "words", "--train",
         "sample:train", "--validation", "sample:dev", "--output", tmp_path / "out", status=2,
     )  # fmt: skip
-    assert "'title-words' of the package 'word-overlap' can rerank, but it is no model" in line
+    assert "'title-words' of the package 'word-overlap' is a reranker, but not a model" in line

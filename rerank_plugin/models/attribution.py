@@ -1,6 +1,6 @@
-"""What the score of one document is made of, as arrays. Imports no torch.
+"""The attribution of one document's score, as arrays. Imports no torch.
 
-Letters in shapes: N words of the document that were read, M words of the query.
+Letters in shapes: N document words and M query words that the model reads.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Attribution:
     """The score of one document as a sum: ``base``, the document's words, and the other parts.
 
     Attributes:
-        base: the score without any of them: of an empty document with average features, or 0.
-        known: which query words the scorer has something to compare with, bool [M].
-        words: what each word of the document adds, float64 [N]; None where that is not known.
-        query_words: the same sum by the words of the query, float64 [M]; None where it cannot be divided so.
-        parts: features and concepts.
-        matrix: similarities of query words and document words, float64 [M, N]; None where there are none.
-        matrix_name: what they are.
+        base: the score without words and parts: that of an empty document with average features, or 0.
+        known: which query words the scorer can match, bool [M].
+        words: the contribution of each document word, float64 [N]; None if unknown.
+        query_words: the same sum by query words, float64 [M]; None if it does not divide by query words.
+        parts: contributions of features and concepts.
+        matrix: similarities of query words and document words, float64 [M, N]; None for a scorer without them.
+        matrix_name: the kind of similarity.
         closest: the query word that each document word is compared with, int64 [N]; by default the most similar one.
-        pooled: (query word, document word) of the cells of the matrix that a model kept, in the order of the matrix.
-        details: more of each document word, by name; empty, or one dictionary a word.
-        exact: whether only rounding separates the sum from the score; otherwise integrated gradients were summed up.
-        query_places: which words of the query are those that were read, int64 [M]; None for all.
+        pooled: the cells of the matrix that the model pools, as (query word, document word), in matrix order.
+        details: further values of each document word, by name; empty, or one dictionary per word.
+        exact: whether the sum equals the score up to rounding; otherwise it comes from integrated gradients.
+        query_places: positions of the M words in the query, int64 [M]; None if the scorer reads all query words.
     """
 
     base: float
@@ -58,6 +58,6 @@ class Attribution:
         return self.base + words + sum(part.contribution for part in self.parts)
 
 
-def of_cells(base: float, cells: np.ndarray, **more: Any) -> Attribution:
-    """An attribution whose contributions are known by cell, float64 [M, N]; ``more`` are the other attributes."""
-    return Attribution(base, words=cells.sum(axis=0), query_words=cells.sum(axis=1), **more)
+def of_cells(base: float, cells: np.ndarray, **attributes: Any) -> Attribution:
+    """The attribution of contributions by cell, float64 [M, N]; ``attributes`` are those not derived from the cells."""
+    return Attribution(base, words=cells.sum(axis=0), query_words=cells.sum(axis=1), **attributes)

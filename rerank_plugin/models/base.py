@@ -1,10 +1,10 @@
-"""What every model is run with, how one is trained, and what its configuration has. Imports neither torch nor numpy."""
+"""The runtime options, training recipes and configurations of models. Imports neither torch nor numpy."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
-from typing import ClassVar, TypeVar
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
@@ -18,13 +18,13 @@ class RerankerOptions:
 
     Attributes:
         device: torch device.
-        batch_size: how many candidates are scored at once.
-        fast: whether to use the model's fast path for the device, if there is one; otherwise the module itself scores.
-        threads: of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
+        batch_size: number of candidates scored at once.
+        fast: whether to score on the model's fast path for the device, if it has one; otherwise the module scores.
+        threads: number of threads of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
         precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
             autocast, and scores change in the third digit.
-        compile: let torch compile the module, with CUDA graphs on a GPU: pays where many single queries come one by
-            one, after the minute that compiling takes.
+        compile: whether torch compiles the module, with CUDA graphs on a GPU. Compiling takes a minute; it pays off for
+            many queries that arrive one by one.
     """
 
     device: str = setting("cpu", "torch device of a neural reranker: cpu, cuda, cuda:1, mps")
@@ -46,7 +46,7 @@ class RerankerOptions:
 
     @property
     def on_fast_path(self) -> bool:
-        """Whether a model with a fast path on the CPU scores by it alone."""
+        """Whether a model that has a fast path on the CPU scores without its module."""
         return self.fast and self.device == "cpu" and self.precision == "float32" and not self.compile
 
 
@@ -56,12 +56,12 @@ class Recipe:
 
     Attributes:
         training: fields of the training configuration.
-        measures: validation measures, of which the first decides.
-        documents: which documents training pairs are drawn from, ``candidates`` or ``collection``.
-        summary: the same in one line, for the help of the train command.
+        measures: validation measures; the first one selects the epoch.
+        documents: source of the documents of training pairs, ``candidates`` or ``collection``.
+        summary: these settings in one line, for the help of the train command.
     """
 
-    training: dict = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
     measures: tuple[str, ...] = ("nDCG@20", "AP")
     documents: str = "candidates"
     summary: str = "weighted hinge loss, balanced pairs, batches of 256, Adagrad, the epoch with the best nDCG@20"
@@ -71,21 +71,21 @@ class ModelConfig:
     """The base of all configurations, which are frozen dataclasses.
 
     A subclass has at least the fields ``document_words``, ``query_words`` and ``lexical_features``. The other
-    attributes are fields only of the models that need them; for all others the values here hold.
+    attributes are fields only of the models that need them; the other models use the values here.
 
     Attributes:
-        document_words, query_words: N and M, where longer texts are cut.
+        document_words, query_words: N and M, the longest texts; longer ones are cut.
         lexical_features: names from :mod:`rerank_plugin.inputs.lexical_features`.
         query_stopwords: ``keep``, or ``remove`` to leave stop-words out of queries.
-        concepts: number of the concepts that the model has vectors of.
-        concept_dimension: of their vectors.
-        document_concepts, query_concepts: where longer lists of concepts are cut.
-        of_training: names of the fields that only training reads: a model that encodes documents gives the same
-            encodings whatever they are.
-        later: names of fields that models did not have at first: at their default they change no checksum.
+        concepts: number of concept vectors.
+        concept_dimension: dimension of a concept vector.
+        document_concepts, query_concepts: the longest lists of concepts; longer ones are cut.
+        of_training: names of the fields that only training reads; they do not change the encodings of documents.
+        later: names of the fields that were added later; at their defaults they do not change a checksum.
         reads_words: whether the model reads words.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # every subclass is a dataclass
     of_training: ClassVar[tuple[str, ...]] = ()
     later: ClassVar[tuple[str, ...]] = ()
     document_words: int
@@ -105,10 +105,10 @@ class ModelConfig:
         """Check the fields that most models have; called by ``__post_init__``. Sizes that are lists become tuples.
 
         Args:
-            model: its name in messages.
+            model: the model's name in messages.
             sizes: fields beside ``document_words`` and ``query_words`` that must be, or hold, numbers of at least 1.
             takes_features: whether the model takes lexical features.
-            known: the values that fields may have.
+            known: the allowed values by field.
 
         Raises:
             InputError: a size is below 1, a value is unknown, a dropout is not in [0, 1), or a lexical feature is
@@ -123,7 +123,7 @@ class ModelConfig:
                 object.__setattr__(self, name, tuple(value))
             if min(value if isinstance(value, list | tuple) else [value], default=1) < 1:
                 raise InputError(f"{model}'s {name} is {value}; it must be at least 1")
-        for name in (one.name for one in fields(self) if one.name.endswith("dropout")):
+        for name in (member.name for member in fields(self) if member.name.endswith("dropout")):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)} is not in [0, 1)")
         if takes_features:
@@ -134,18 +134,20 @@ class ModelConfig:
             raise InputError(f"{model} takes no lexical features, but was given {', '.join(self.lexical_features)}")
 
     @classmethod
-    def reads_concepts(cls, values: dict) -> bool:
-        """Whether a model with these hyper-parameters reads concepts, and is made of their vectors."""
+    def reads_concepts(cls, values: dict[str, Any]) -> bool:
+        """Whether a model with these hyper-parameters reads concepts and takes concept vectors."""
         return False
 
 
 class ShapedConfig(ModelConfig, ABC):
-    """The base of configurations that know their model's weights: a checkpoint is checked, and scored by a fast path or
-    from encodings, without the module. It imports torch only where they do.
+    """The base of configurations that declare the shapes of their model's weights.
+
+    Their checkpoints are checked, and scored on a fast path or from encodings, without the module; torch is imported
+    only if the fast path or the encoding scorer imports it.
 
     Attributes:
-        word_vectors: what :meth:`~rerank_plugin.models.reader.Reader.arrays` calls the word vectors, or the embeddings
-            that start from them; empty without.
+        word_vectors: name of the word vectors, or of the embeddings that start from them, in
+            :meth:`~rerank_plugin.models.reader.Reader.arrays`; empty if the model has none.
     """
 
     @property
@@ -157,7 +159,7 @@ class ShapedConfig(ModelConfig, ABC):
         """The shapes of a checkpoint's weights by name, with word vectors [words, dimension].
 
         Raises:
-            InputError: the model cannot have word vectors of this dimension.
+            InputError: the model does not allow word vectors of this dimension.
         """
 
 

@@ -1,14 +1,15 @@
 """Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, loaded strictly.
 
-``statistics.safetensors`` keeps the statistics of the training collection (:mod:`rerank_plugin.indexes.statistics`).
-That of a model with concepts has ``concepts.txt``, too: the ids of its concepts, row by row. A cross-encoder's has no
-words but the folder ``encoder``, with its architecture and its tokenizer.
+``statistics.safetensors`` holds the statistics of the training collection (:mod:`rerank_plugin.indexes.statistics`).
+A model with concepts adds ``concepts.txt``, the ids of its concepts row by row. A cross-encoder has the folder
+``encoder`` in place of words, with its architecture and its tokenizer.
 """
 
 from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import UnionType
@@ -41,11 +42,12 @@ from rerank_plugin.text.word_vectors import WordVectors
 if TYPE_CHECKING:
     from rerank_plugin.models.ranking_model import RankingModel
 
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+CONFIG_FILE: str = "config.json"
+WEIGHTS_FILE: str = "model.safetensors"
 SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
-MIXED = "files of different checkpoints are mixed"
+MIXED = "files of different checkpoints are mixed; copy the checkpoint again"
 WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
-CHECKPOINT = FolderKind(
+CHECKPOINT: FolderKind = FolderKind(
     "a checkpoint",
     CONFIG_FILE,
     ("model", "config"),
@@ -57,60 +59,63 @@ def model_classes(name: str) -> tuple[type[RankingModel], type[ModelConfig]]:
     """The module class and the configuration class of a model.
 
     Raises:
-        InputError: the model is unknown, or its package is at fault.
+        InputError: the model is unknown, or its package cannot be loaded.
     """
-    found = classes_of(name)
-    return found.module, found.config
+    classes = classes_of(name)
+    return classes.module, classes.config
 
 
-def build_config(config_class: type[ModelConfig], values: dict, where: str) -> ModelConfig:
+def build_config(config_class: type[ModelConfig], values: dict[str, Any], where: str) -> ModelConfig:
     """A configuration from JSON values; lists become tuples.
 
+    Args:
+        where: the beginning of error messages.
+
     Raises:
-        InputError: a value has no field of its name.
+        InputError: a hyper-parameter is unknown or has an invalid value.
     """
     known = {field.name for field in fields(config_class)}
     unknown = sorted(set(values) - known)
     if unknown:
         raise InputError(f"{where}: unknown hyper-parameters {', '.join(unknown)}; known: {', '.join(sorted(known))}")
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    for name, kind in get_type_hints(config_class).items():
-        if name in plain and not _is_a(plain[name], kind):
-            raise InputError(f"{where}: the hyper-parameter {name} is {values[name]!r}, expected {kind}")
+    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    for name, hint in get_type_hints(config_class).items():
+        if name in arguments and not _has_type(arguments[name], hint):
+            raise InputError(f"{where}: the hyper-parameter {name} is {values[name]!r}, expected {hint}")
     try:
-        return config_class(**plain)
+        return config_class(**arguments)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
 
-def _is_a(value, kind) -> bool:
+def _has_type(value: object, hint: Any) -> bool:
     """Whether a value fits the type of a configuration's field: bool, int, float, str, tuples of them, or None."""
-    if isinstance(kind, UnionType):
-        return any(_is_a(value, one) for one in get_args(kind))
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(_is_a(one, get_args(kind)[0]) for one in value)
+    if isinstance(hint, UnionType):
+        return any(_has_type(value, option) for option in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_has_type(item, get_args(hint)[0]) for item in value)
     if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def save_checkpoint(
     folder: Path,
     model: RankingModel,
     vectors: WordVectors | None,
-    description: dict,
+    description: dict[str, Any],
     words: Path | None = None,
     statistics: CollectionStatistics | None = None,
 ) -> None:
     """Write a checkpoint, atomically; an existing one is replaced.
 
     Args:
-        model: its parameters and persistent buffers are saved.
-        vectors: the vocabulary and word vectors float32 [V, D]; None of a model that has no word
+        model: the model whose parameters and persistent buffers are saved.
+        vectors: the vocabulary and word vectors float32 [V, D]; None for a model without word
             vectors (``has_word_vectors``), which writes its other files with ``write_files``.
         description: further metadata (training data, measures, seed), as JSON values.
         words: a folder with the same word vectors, whose files are linked instead of written again.
-        statistics: of the training collection, to be kept.
+        statistics: the statistics of the training collection.
     """
     import safetensors
     import torch
@@ -119,7 +124,7 @@ def save_checkpoint(
     concepts = model.concept_vocabulary
     if concepts is None and model.config.concepts:
         raise ValueError(f"the model '{model.name}' has {model.config.concepts} concepts without names")
-    config: dict = {"model": model.name, "config": asdict(model.config)}
+    config: dict[str, Any] = {"model": model.name, "config": asdict(model.config)}
     if vectors is not None:
         rows, dimension = vectors.matrix.shape
         config |= {"tokenizer": vectors.vocabulary.tokenizer, "words": rows, "dimension": dimension}
@@ -140,37 +145,37 @@ def save_checkpoint(
             concepts.save(writing / CONCEPTS_FILE)
         save_file(weights, writing / WEIGHTS_FILE)
         if statistics is not None:
-            (writing / STATISTICS_FILE).write_bytes(_kept(statistics, asdict(model.config)))
+            (writing / STATISTICS_FILE).write_bytes(_statistics_file(statistics, asdict(model.config)))
         text = json.dumps({**config, **description}, indent=1, ensure_ascii=False)
         (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
 def write_statistics(folder: Path, index: ForwardIndex, overwrite: bool = False) -> Path:
-    """Write the statistics of an index that the model of a checkpoint reads to the checkpoint; returns the file.
+    """Write the statistics of an index that a checkpoint's model reads into the checkpoint; return the file.
 
     Raises:
-        InputError: the folder is no checkpoint, its words were tokenized otherwise, or the file exists already.
+        InputError: the folder is not a checkpoint, its words were tokenized differently, or the file exists already.
     """
     config = read_config(folder)
     index.check_tokenizer(config.get("tokenizer", index.tokenizer.settings), str(folder))
     path = folder / STATISTICS_FILE
     with replacing(path, INNER, overwrite) as file:
-        file.write(_kept(CollectionStatistics.of_index(index), config["config"]))
+        file.write(_statistics_file(CollectionStatistics.of_index(index), config["config"]))
     return path
 
 
-def _kept(statistics: CollectionStatistics, config: dict) -> bytes:
-    """The file of the statistics that a model with these hyper-parameters reads."""
+def _statistics_file(statistics: CollectionStatistics, config: dict[str, Any]) -> bytes:
+    """The content of the file with the statistics that a model with these hyper-parameters reads."""
     return statistics.as_file(frequency_fields(config.get("lexical_features", ())))
 
 
-def read_config(folder: Path) -> dict:
+def read_config(folder: Path) -> dict[str, Any]:
     """A checkpoint's config.json; an `InputError` if it is missing, unreadable, or names no model."""
     path = restore_interrupted(folder) / CONFIG_FILE
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{folder} is no checkpoint: it holds no {CONFIG_FILE}") from None
+        raise InputError(f"{folder} is not a checkpoint: it holds no {CONFIG_FILE}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
     if (
@@ -182,7 +187,7 @@ def read_config(folder: Path) -> dict:
     return config
 
 
-def check_holds(name: str, folder: Path, described: dict) -> None:
+def check_holds(name: str, folder: Path, described: dict[str, Any]) -> None:
     """Check that a checkpoint holds the model of this name.
 
     Args:
@@ -191,16 +196,16 @@ def check_holds(name: str, folder: Path, described: dict) -> None:
     Raises:
         InputError: it holds another model, or one with other hyper-parameters than the name requires.
     """
-    found, entry = described["model"], entry_of(name)
-    if found != name and getattr(MODELS.find(found), "module", None) != entry.module:
-        raise InputError(f"{folder} holds the model '{found}', not '{name}'")
-    for field, value in entry.requires.items():
-        other = described["config"].get(field)
-        if other != value:
-            raise InputError(f"{folder} holds the model '{found}' with {field} {other}, not '{name}'")
+    model, entry = described["model"], entry_of(name)
+    if model != name and getattr(MODELS.find(model), "module", None) != entry.module:
+        raise InputError(f"{folder} holds the model '{model}', not '{name}'")
+    for field, required in entry.requires.items():
+        value = described["config"].get(field)
+        if value != required:
+            raise InputError(f"{folder} holds the model '{model}' with {field} {value}, not '{name}'")
 
 
-def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[RankingModel, Vocabulary]:
+def load_checkpoint(folder: Path, described: dict[str, Any] | None = None) -> tuple[RankingModel, Vocabulary]:
     """A trained model and its vocabulary.
 
     Args:
@@ -226,16 +231,16 @@ def load_checkpoint(folder: Path, described: dict | None = None) -> tuple[Rankin
     return model.eval(), vocabulary
 
 
-def load_stored(folder: Path, described: dict) -> tuple[StoredModel, Vocabulary] | None:
-    """:func:`load_checkpoint` without the module, with the same errors; None of a model that needs it.
+def load_stored(folder: Path, described: dict[str, Any]) -> tuple[StoredModel, Vocabulary] | None:
+    """:func:`load_checkpoint` without the module, with the same errors; None for a model that needs its module.
 
-    It imports no torch where the model's configuration, a :class:`~rerank_plugin.models.base.ShapedConfig`, does not.
+    Imports no torch, unless the model's :class:`~rerank_plugin.models.base.ShapedConfig` does.
     """
     name, path = described["model"], folder / WEIGHTS_FILE
     config = build_config(class_of(name, "config"), described["config"], str(folder / CONFIG_FILE))
     if not isinstance(config, ShapedConfig):
         return None
-    vectors, concepts = _words(folder, described), _concepts(folder, described, config)
+    vectors, concepts = _word_vectors(folder, described), _concepts(folder, described, config)
     weights = _read_weights(path, "numpy")
     shapes = config.weight_shapes(*vectors.matrix.shape)
     check_weights(weights, {name: np.empty(shape, np.float32) for name, shape in shapes.items()}, str(path))
@@ -245,8 +250,8 @@ def load_stored(folder: Path, described: dict) -> tuple[StoredModel, Vocabulary]
 
 
 def module_of(model: StoredModel) -> RankingModel:
-    """The module of a stored model, in eval mode; they share the weights."""
-    module_class, _ = model_classes(model.name)  # which says so where torch is missing
+    """The module of a stored model, in eval mode; both share the weights."""
+    module_class, _ = model_classes(model.name)  # first: its error names the extra to install if torch is missing
     import torch
 
     tensors = {name: torch.from_numpy(array) for name, array in model.arrays().items()}
@@ -259,8 +264,8 @@ def module_of(model: StoredModel) -> RankingModel:
 def _read_weights(path: Path, framework: str) -> dict[str, Any]:
     """The tensors of a checkpoint; subnormal numbers become 0.
 
-    Weight decay leaves some. No score notices them, but products with one are slow on Intel's processors: the 61 of a
-    bundled model made it eight times as slow.
+    Weight decay leaves subnormal weights. They do not change scores, but products with them are slow on Intel CPUs: the
+    61 of a bundled model made it eight times as slow.
     """
     weights = word_vectors.read_tensors(path, framework)
     for tensor in weights.values():
@@ -268,13 +273,13 @@ def _read_weights(path: Path, framework: str) -> dict[str, Any]:
     return weights
 
 
-def _words(folder: Path, config: dict) -> WordVectors:
-    """The word vectors of a checkpoint, which must be those that its description tells of."""
+def _word_vectors(folder: Path, config: dict[str, Any]) -> WordVectors:
+    """The word vectors of a checkpoint, checked against its ``config.json``."""
     vectors = word_vectors.load(folder)
     if config.get("tokenizer") != vectors.vocabulary.tokenizer:
         raise InputError(
-            f"{folder} was trained on texts tokenized with {config.get('tokenizer')}, its words are of texts tokenized "
-            f"with {vectors.vocabulary.tokenizer}: {MIXED}"
+            f"{folder}: the model was trained on texts tokenized with {config.get('tokenizer')} but the vocabulary "
+            f"comes from texts tokenized with {vectors.vocabulary.tokenizer}: {MIXED}"
         )
     words, dimension = vectors.matrix.shape
     if (words, dimension) != (config.get("words"), config.get("dimension")):
@@ -285,22 +290,24 @@ def _words(folder: Path, config: dict) -> WordVectors:
     return vectors
 
 
-def _build_with_words(folder: Path, config: dict, model_class, model_config: ModelConfig):
+def _build_with_words(
+    folder: Path, config: dict[str, Any], model_class: type[RankingModel], model_config: ModelConfig
+) -> tuple[RankingModel, Vocabulary]:
     """A checkpoint's model without its weights, and its vocabulary."""
     import torch
 
-    vectors = _words(folder, config)
+    vectors = _word_vectors(folder, config)
     concepts = _concepts(folder, config, model_config)
     return model_class(model_config, torch.from_numpy(vectors.matrix), **concepts), vectors.vocabulary
 
 
-def _concepts(folder: Path, config: dict, model_config: ModelConfig) -> dict[str, ConceptVocabulary]:
-    """The ``concept_vocabulary`` of a checkpoint's model, if it reads concepts."""
+def _concepts(folder: Path, config: dict[str, Any], model_config: ModelConfig) -> dict[str, ConceptVocabulary]:
+    """The argument ``concept_vocabulary`` of a checkpoint's model; empty if the model reads no concepts."""
     if not model_config.concepts:
         return {}
     annotation = config.get("annotation")
     if annotation is not None and not isinstance(annotation, dict):
-        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' is no settings of an annotator")
+        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' must be an object, the settings of an annotator")
     vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
     if len(vocabulary) != model_config.concepts:
         raise InputError(
@@ -310,19 +317,19 @@ def _concepts(folder: Path, config: dict, model_config: ModelConfig) -> dict[str
     return {"concept_vocabulary": vocabulary}
 
 
-def check_weights(found: dict, expected: dict, where: str) -> None:
-    """Compare tensors by name and shape.
+def check_weights(weights: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
+    """Compare tensors by name, type and shape.
 
     Raises:
         InputError: names every tensor that is missing, unexpected, or of another type or shape.
     """
-    faults = [f"missing {name}" for name in sorted(expected.keys() - found.keys())]
-    faults += [f"unexpected {name}" for name in sorted(found.keys() - expected.keys())]
-    for name in sorted(expected.keys() & found.keys()):
-        one, other = found[name], expected[name]
-        if one.dtype != other.dtype:
-            faults.append(f"{name} is of type {one.dtype}, expected {other.dtype}")
-        if one.shape != other.shape:
-            faults.append(f"{name} is {list(one.shape)}, expected {list(other.shape)}")
+    faults = [f"missing {name}" for name in sorted(expected.keys() - weights.keys())]
+    faults += [f"unexpected {name}" for name in sorted(weights.keys() - expected.keys())]
+    for name in sorted(expected.keys() & weights.keys()):
+        tensor, reference = weights[name], expected[name]
+        if tensor.dtype != reference.dtype:
+            faults.append(f"{name} is of type {tensor.dtype}, expected {reference.dtype}")
+        if tensor.shape != reference.shape:
+            faults.append(f"{name} is {list(tensor.shape)}, expected {list(reference.shape)}")
     if faults:
         raise InputError(f"{where} does not fit the model: {'; '.join(faults)}")

@@ -34,10 +34,10 @@ def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query
 
 
 def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
-    """Place of the query word closest to each document word; int64 [B, N], of equal distances the first.
+    """Position of the query word closest to each document word, int64 [B, N]; the first one among equal distances.
 
-    Most queries are shorter than M, so each place is compared only in the rows whose query reaches it. Distances come
-    from differences: the faster expansion into products would make equal words differ.
+    Most queries are shorter than M, so each position is compared only in the rows whose query reaches it. Distances
+    come from differences: the faster expansion into products would make equal words differ.
     """
     smallest = documents.new_full(documents.shape[:2], torch.inf)  # [B, N]
     closest = torch.zeros(documents.shape[:2], dtype=torch.int64, device=documents.device)  # [B, N]

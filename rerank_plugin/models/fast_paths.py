@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from rerank_plugin.models.ranking_model import RankingModel, TextEncodingModel
     from rerank_plugin.models.reader import Reader
 
-T = TypeVar("T", bound="_OfArrays")
+T = TypeVar("T", bound="_ArrayScorer")
 
 
 @dataclass
 class Task:
-    """One query and its candidates as model input; ``scores`` is float32 [C], None until they are computed."""
+    """One query and its candidates as model input; ``scores`` is float32 [C], None until the scores are computed."""
 
     query: Query
     candidates: Candidates
@@ -34,15 +34,14 @@ class Task:
     scores: np.ndarray | None = None
 
 
-class _OfArrays(ABC, Generic[C]):
-    """What scores on the CPU from a model's configuration and weights, without its module.
+class _ArrayScorer(ABC, Generic[C]):
+    """The base of classes that score on the CPU from a model's configuration and weights, without its module.
 
     Args:
-        config: the model's.
-        arrays: the weights by name, and the word vectors, as :meth:`~rerank_plugin.models.reader.Reader.arrays` gives
-            them.
+        config: the model's configuration.
+        arrays: the weights by name, and the word vectors, as in :meth:`~rerank_plugin.models.reader.Reader.arrays`.
         builder: the input builder of the candidates' index.
-        threads: how many threads share the words, documents or queries.
+        threads: number of threads that share the words, documents or queries.
     """
 
     def __init__(self, config: C, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
@@ -51,18 +50,21 @@ class _OfArrays(ABC, Generic[C]):
 
     @classmethod
     def open(cls: type[T], model: Reader, builder: InputBuilder, threads: int) -> T | None:
-        """It for a model in eval mode, on the CPU; None if something else that it needs is missing."""
+        """The scorer of a model in eval mode on the CPU; None if another requirement is missing."""
         return cls(model.config, model.arrays(), builder, threads)
 
 
-class FastPath(_OfArrays[C]):
-    """Computes a model's scores on the CPU, in our threads. Constructor: ``Path(config, arrays, builder, threads)``.
+class FastPath(_ArrayScorer[C]):
+    """Computes a model's scores on the CPU, in the package's threads.
+
+    Constructor: ``Path(config, arrays, builder, threads)``.
 
     Attributes:
-        threads: how many threads share the documents or queries.
-        gathers_words: whether it uses :func:`~rerank_plugin.inputs.interactions.candidate_words`, whose time
-            benchmarks then measure separately.
-        of_index: whether it is made of the index's words or documents: made anew when an index of texts gets others.
+        threads: number of threads that share the documents or queries.
+        gathers_words: whether the path calls :func:`~rerank_plugin.inputs.interactions.candidate_words`; benchmarks
+            measure its time separately.
+        of_index: whether the path holds data of the index's words or documents; it is rebuilt when the texts of an
+            in-memory index change.
     """
 
     gathers_words: ClassVar[bool] = True
@@ -73,7 +75,7 @@ class FastPath(_OfArrays[C]):
         """Scores, float32 [C]."""
 
     def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
-        """Scores of each task, float32 [C]. Threads share the tasks, or the documents if there is only one task."""
+        """Scores of each task, float32 [C]. Threads share the tasks, or the documents of a single task."""
         if len(tasks) == 1:
             return [self.score(tasks[0].terms, tasks[0].words, tasks[0].candidates)]
         scores = [np.zeros(0, np.float32)] * len(tasks)
@@ -88,7 +90,7 @@ class FastPath(_OfArrays[C]):
 
 
 class ModulePath(ABC):
-    """Computes a module's scores with torch, in its threads. Constructor: ``Path(model, builder, options)``.
+    """Computes a module's scores with torch, in torch's threads. Constructor: ``Path(model, builder, options)``.
 
     The module is in eval mode, on the device of the options. The attributes are those of a :class:`FastPath`.
     """
@@ -101,7 +103,7 @@ class ModulePath(ABC):
 
     @classmethod
     def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> ModulePath | None:
-        """The path; None if something else that it needs is missing."""
+        """The path; None if another requirement is missing."""
         return cls(model, builder, options)
 
     @abstractmethod
@@ -109,13 +111,13 @@ class ModulePath(ABC):
         """Scores of each task's candidates, float32 [C]; under ``torch.inference_mode``."""
 
 
-class EncodingScorer(_OfArrays[C]):
+class EncodingScorer(_ArrayScorer[C]):
     """Computes a model's scores from document encodings. Constructor: ``Scorer(config, arrays, builder, threads)``."""
 
     @property
     @abstractmethod
     def encoding_size(self) -> int:
-        """Numbers of an encoding, E."""
+        """Length of an encoding, E."""
 
     @abstractmethod
     def score(
@@ -125,7 +127,7 @@ class EncodingScorer(_OfArrays[C]):
 
 
 class InnerProductScorer(EncodingScorer[C]):
-    """Scores by the inner product of a query's and a document's encoding, which dense retrieval can search by."""
+    """Scores by the inner product of the encodings of query and document; dense retrieval can search with it."""
 
     @property
     def encoding_size(self) -> int:
@@ -139,7 +141,7 @@ class InnerProductScorer(EncodingScorer[C]):
     @property
     @abstractmethod
     def factors(self) -> np.ndarray:
-        """The factors that the model multiplies the components of a query's encoding with, float32 [E]."""
+        """The factors by which the model multiplies the components of a query's encoding, float32 [E]."""
 
     @abstractmethod
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
@@ -158,7 +160,7 @@ class InnerProductScorer(EncodingScorer[C]):
 
 
 class TextScorer(InnerProductScorer[C]):
-    """Scores of a model that reads texts, whose module encodes the queries. Constructor: ``Scorer(model, ..)``."""
+    """Scores of a model that reads texts; its module encodes the queries. Constructor: ``Scorer(model, ..)``."""
 
     def __init__(self, model: TextEncodingModel[C], builder: InputBuilder, threads: int):
         super().__init__(model.config, {}, builder, threads)

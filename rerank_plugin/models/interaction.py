@@ -1,15 +1,15 @@
-"""The family of interaction models: one base class, one fast path and one explanation for all of them.
+"""Interaction models: their common base class, fast path and attribution.
 
 The score of a document is a function of its interaction matrix with the query, and each cell of the matrix is a
 function of its two words. So the fast path computes the cells of each distinct word of the candidates once, gathers
-them to the matrix of each document, and leaves the rest to the module: its scores are the module's but for rounding.
+them into the matrix of each document, and leaves the rest to the module: its scores equal the module's up to rounding.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,14 +23,14 @@ from rerank_plugin.models.base import C, RerankerOptions
 from rerank_plugin.models.fast_paths import ModulePath, Task
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
-AT_ONCE = 128  # documents in one batch: some of similar length, whose matrices stay in the caches
+BATCH_SIZE = 128  # documents of similar length; their matrices fit into the CPU caches
 
 
 class InteractionModel(FixedVectorModel[C]):
-    """A model in two halves; scores do not depend on how far documents or queries are padded.
+    """A model in two halves, matrix and score; padding of documents and queries does not change scores.
 
     Attributes:
-        matrix_name: what the cells of the matrix are, in explanations.
+        matrix_name: the name of the matrix in explanations.
     """
 
     any_width: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class InteractionModel(FixedVectorModel[C]):
 
     @abstractmethod
     def interaction(self, inputs: Inputs) -> Tensor:
-        """The matrix, [B, M, N] of any type: a cell depends on its two words, and on whether they are padding."""
+        """The matrix, [B, M, N] of any dtype; a cell depends only on its two words and on whether they are padding."""
 
     @abstractmethod
     def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:
@@ -49,11 +49,11 @@ class InteractionModel(FixedVectorModel[C]):
 
 
 class InteractionPath(ModulePath):
-    """Scores candidates by the two halves of the module, on the device of its word vectors."""
+    """Scores candidates with the two halves of the module, on the device of its word vectors."""
 
     gathers_words, of_index = True, False
 
-    def __init__(self, model: InteractionModel, builder: InputBuilder, options: RerankerOptions):
+    def __init__(self, model: InteractionModel[Any], builder: InputBuilder, options: RerankerOptions):
         self.model, self.builder, self.workspace = model, builder, Workspace()
 
     @torch.inference_mode()
@@ -65,42 +65,52 @@ class InteractionPath(ModulePath):
         words = candidate_words(self.builder, candidates, self.workspace)
         count, length = len(words.terms), max(int(query.mask.sum()), 1)  # U, m
         features = torch.from_numpy(self.builder.features(terms, candidates))  # [C, F]
-        distinct = Inputs(  # one document of all distinct words, and of padding at the end
-            documents=torch.from_numpy(np.append(words.ids, 0).astype(np.int64))[None],
-            document_mask=(torch.arange(count + 1) < count)[None],
-            queries=torch.from_numpy(query.ids[:length])[None],
-            query_mask=torch.from_numpy(query.mask[:length])[None],
-            features=features[:1],
-            document_terms=torch.from_numpy(np.append(words.terms, -1).astype(np.int64))[None],
-            query_terms=torch.from_numpy(query.terms[:length])[None],
-            query_idf=torch.from_numpy(query.idf[:length])[None],
-        ).to(device)
+        # One document of all distinct words, with one padded position at the end.
+        word_ids, word_terms = (
+            torch.from_numpy(np.append(numbers, padding).astype(np.int64)).to(device)
+            for numbers, padding in ((words.ids, 0), (words.terms, -1))
+        )  # [U + 1] each
+        query_ids, query_mask, query_terms, query_idf = (
+            torch.from_numpy(numbers[:length]).to(device)[None]
+            for numbers in (query.ids, query.mask, query.terms, query.idf)
+        )  # [1, m] each
+        distinct = Inputs(
+            documents=word_ids[None],
+            document_mask=(torch.arange(count + 1, device=device) < count)[None],
+            queries=query_ids,
+            query_mask=query_mask,
+            features=features[:1].to(device),
+            document_terms=word_terms[None],
+            query_terms=query_terms,
+            query_idf=query_idf,
+        )
         table = self.model.interaction(distinct)[0]  # [m, U + 1]
         order = np.argsort(-words.lengths, kind="stable")
         scores = torch.empty(len(order), device=device)
-        for start in range(0, len(order), AT_ONCE):
-            rows = order[start : start + AT_ONCE]
+        for start in range(0, len(order), BATCH_SIZE):
+            rows = order[start : start + BATCH_SIZE]
             width = max(int(words.lengths[rows[0]]), 1)  # N
             present = np.arange(width) < words.lengths[rows, None]  # [B, N]
-            places = np.where(present, words.places[rows, :width], count).astype(np.int64)
-            at = torch.from_numpy(places).to(device)  # [B, N]
+            columns = torch.from_numpy(np.where(present, words.places[rows, :width], count).astype(np.int64)).to(
+                device
+            )  # of the table, [B, N]
             inputs = Inputs(
-                documents=distinct.documents[0, at],
+                documents=word_ids[columns],
                 document_mask=torch.from_numpy(present).to(device),
-                queries=distinct.queries.expand(len(rows), -1),
-                query_mask=distinct.query_mask.expand(len(rows), -1),
+                queries=query_ids.expand(len(rows), -1),
+                query_mask=query_mask.expand(len(rows), -1),
                 features=features[rows].to(device),
-                document_terms=distinct.document_terms[0, at],
-                query_terms=distinct.query_terms.expand(len(rows), -1),
-                query_idf=distinct.query_idf.expand(len(rows), -1),
+                document_terms=word_terms[columns],
+                query_terms=query_terms.expand(len(rows), -1),
+                query_idf=query_idf.expand(len(rows), -1),
             )
-            scores[torch.from_numpy(rows).to(device)] = self.model.score(table[:, at].transpose(0, 1), inputs)
+            scores[torch.from_numpy(rows).to(device)] = self.model.score(table[:, columns].transpose(0, 1), inputs)
         return scores.cpu().numpy()
 
 
-def explain_cells(model: InteractionModel, inputs: Inputs) -> Attribution:
+def explain_cells(model: InteractionModel[Any], inputs: Inputs) -> Attribution:
     """The attribution of one document's score by integrated gradients over the cells of a matrix of floats; B = 1."""
-    from rerank_plugin.models.integrated_gradients import in_double, of_interaction
+    from rerank_plugin.models.integrated_gradients import in_double, interaction_attribution
 
     model, inputs = in_double(model, inputs)
     matrix = model.interaction(inputs)  # [1, M, N]
@@ -108,4 +118,4 @@ def explain_cells(model: InteractionModel, inputs: Inputs) -> Attribution:
     def score(cells: Tensor) -> Tensor:
         return model.score(matrix * cells, inputs)  # [S]
 
-    return of_interaction(model, inputs, score, matrix, matrix_name=model.matrix_name)
+    return interaction_attribution(model, inputs, score, matrix, matrix_name=model.matrix_name)

@@ -1,9 +1,11 @@
-"""Kernel pooling, which KNRM and Conv-KNRM share: soft counts of similarities, their features, and what cells add.
+"""Kernel pooling, shared by KNRM and Conv-KNRM: soft counts of similarities, their features, and their attribution.
 
 In shapes K are the kernels.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ SMALLEST_CHANGE = 1e-12  # below it the slope between two points is the derivati
 def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
     """Soft-TF of each query word (equation 'K_k(M_i)'): document words in the reach of each kernel, float [B, M, K].
 
-    similarities: float [B, M, N]. document_mask: bool [B, N]; what is False there is not counted.
+    similarities: float [B, M, N]. document_mask: bool [B, N], False for words that are not counted.
     """
     present = document_mask[:, None, :]  # [B, 1, N]
     counts = []
@@ -42,12 +44,15 @@ def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:
 
 
 def without_matches(query_mask: Tensor, weights: Tensor) -> Tensor:
-    """What kernels that count nothing add to the sum before tanh, a scalar; bool [1, M] and float [K]."""
+    """The sum before tanh without bias and without matches: a scalar, from a mask bool [1, M] and weights float [K]."""
     return query_mask.sum() * weights.sum() * np.log(SMALLEST_COUNT) * LOG_SCALE
 
 
 def kernel_cells(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, weights: Tensor) -> Tensor:
-    """What each cell adds to the sum before tanh, float [M, N]; what `soft_counts` takes with B = 1, and float [K]."""
+    """The contribution of each cell to the sum before tanh, float [M, N].
+
+    The arguments are those of `soft_counts` with B = 1, a query mask bool [1, M] and weights float [K].
+    """
     counts = soft_counts(similarities, document_mask)[0].clamp_min(SMALLEST_COUNT)  # [M, K]
     gained = (counts.log() - np.log(SMALLEST_COUNT)) * LOG_SCALE * query_mask[0, :, None]  # [M, K]
     single = similarities.flatten(1)[:, :, None]  # [1, M * N, 1]: the count of each cell alone
@@ -58,12 +63,12 @@ def kernel_cells(similarities: Tensor, document_mask: Tensor, query_mask: Tensor
     return (shares * (gained * weights)[:, None, :]).sum(dim=2)
 
 
-def of_tanh(start: float, cells: Tensor, **more) -> Attribution:
-    """The attribution of tanh of ``start`` and all cells, float64 [M, N]; ``more`` are other attributes."""
+def tanh_attribution(start: float, cells: Tensor, **attributes: Any) -> Attribution:
+    """The attribution of tanh of ``start`` plus all cells, float64 [M, N]; ``attributes`` are the other attributes."""
     change = float(cells.sum())
     slope = (
         (np.tanh(start + change) - np.tanh(start)) / change
         if abs(change) > SMALLEST_CHANGE
         else 1 - np.tanh(start) ** 2
     )
-    return of_cells(float(np.tanh(start)), cells.numpy() * slope, exact=True, **more)
+    return of_cells(float(np.tanh(start)), cells.numpy() * slope, exact=True, **attributes)

@@ -1,11 +1,11 @@
-"""The base classes of all models. Their defaults fit most models."""
+"""The base classes of all models."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -13,24 +13,24 @@ from torch import Tensor, nn
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.base import C, ModelConfig
+from rerank_plugin.models.base import C
 from rerank_plugin.models.reader import Reader
 
-SMALLEST_DEVIATION = 1e-6  # a feature that hardly varies is not blown up
+SMALLEST_DEVIATION = 1e-6  # limits the scale of a feature that hardly varies
 
 
 class RankingModel(nn.Module, Reader[C], ABC):
     """A model that scores documents for queries: ``forward`` takes :class:`Inputs` and returns scores, float [B].
 
     The constructor is ``Model(config, vectors)`` with word vectors float32 [V, D], row 0 for UNK; if the configuration
-    has concepts, it also takes ``concept_vectors`` and ``concept_vocabulary``. Without word vectors it is
-    ``Model(config)``, or ``Model(config, folder)`` for a checkpoint, whose weights are loaded afterwards.
+    has concepts, it also takes ``concept_vectors`` and ``concept_vocabulary``. The constructor of a model without word
+    vectors is ``Model(config)``, or ``Model(config, folder)`` for a checkpoint, whose weights are loaded afterwards.
 
     Attributes:
         any_width: whether scores are independent of the padding of documents.
         by_length: whether training splits a batch into parts of documents of similar length.
-        has_word_vectors: whether the model is made with word vectors.
-        starts_from_words: whether a model of words and concepts may start from a checkpoint of words alone.
+        has_word_vectors: whether the constructor takes word vectors.
+        starts_from_words: whether training on words and concepts may start from a checkpoint of words only.
     """
 
     name: str = ""
@@ -59,10 +59,10 @@ class RankingModel(nn.Module, Reader[C], ABC):
 
     @classmethod
     def from_folder(cls, folder: Path) -> RankingModel:
-        """A ready model from a folder that is no checkpoint (``ModelEntry.foreign``).
+        """A ready model from a folder that is not a checkpoint (``ModelEntry.foreign``).
 
         Raises:
-            InputError: the folder holds none.
+            InputError: the folder holds no such model.
         """
         raise NotImplementedError
 
@@ -70,11 +70,12 @@ class RankingModel(nn.Module, Reader[C], ABC):
 class EncodingModel(RankingModel[C]):
     """A model that encodes documents independently of the query, so that an index can store the encodings.
 
-    The classes that score from encodings are an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`; of a model
-    whose score is their inner product, an :class:`~rerank_plugin.models.fast_paths.InnerProductScorer`.
+    An :class:`~rerank_plugin.models.fast_paths.EncodingScorer` scores from the encodings; an
+    :class:`~rerank_plugin.models.fast_paths.InnerProductScorer` if the score is their inner product.
 
     Attributes:
-        reads_texts: whether it reads documents as they are stored, not the index's words: a :class:`TextEncodingModel`.
+        reads_texts: whether the model reads the stored texts of documents instead of the index's words, as a
+            :class:`TextEncodingModel` does.
     """
 
     reads_texts: ClassVar[bool] = False
@@ -82,7 +83,7 @@ class EncodingModel(RankingModel[C]):
     @property
     @abstractmethod
     def encoding_size(self) -> int:
-        """Numbers of a document's encoding, E."""
+        """Length of a document's encoding, E."""
 
     @property
     def largest_score(self) -> Tensor:
@@ -93,7 +94,10 @@ class EncodingModel(RankingModel[C]):
     def encode_documents(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
     ) -> Tensor:
-        """Encodings, float [B, E], of ids int64 [B, N], mask bool [B, N], and the same of concepts; ignores padding."""
+        """Encodings, float [B, E], of ids int64 [B, N] with a mask bool [B, N], and likewise of concepts.
+
+        Padding does not change them.
+        """
 
     @abstractmethod
     def encode_queries(
@@ -103,10 +107,10 @@ class EncodingModel(RankingModel[C]):
 
 
 class TextEncodingModel(EncodingModel[C]):
-    """A model that encodes texts as they were written; it scores from stored encodings alone, and is not trained.
+    """A model that encodes unprocessed texts; it scores only from stored encodings, and is not trained.
 
     Attributes:
-        folder: for messages.
+        folder: the model's folder, for messages.
     """
 
     reads_texts = True
@@ -127,7 +131,7 @@ class TextEncodingModel(EncodingModel[C]):
 
 
 class FixedVectorModel(RankingModel[C]):
-    """A model that reads word vectors and does not train them; they are not saved with its weights.
+    """A model with fixed word vectors, which are not saved with its weights.
 
     Args:
         config: the hyper-parameters.
@@ -143,7 +147,7 @@ class FixedVectorModel(RankingModel[C]):
 class StandardizedFeatures(FixedVectorModel[C]):
     """A model that standardizes its lexical features by statistics of the training data, saved with its weights.
 
-    Its ``convolutions`` and its feed-forward ``layers`` have an L2 cost of their own each ([D18] 3.4).
+    Its ``convolutions`` and its feed-forward ``layers`` have separate L2 costs ([D18] 3.4).
     """
 
     convolutions: nn.ModuleList
@@ -174,8 +178,19 @@ def linear_layers(*widths: int) -> nn.ModuleList:
     return nn.ModuleList(nn.Linear(inward, outward) for inward, outward in zip(widths, widths[1:]))
 
 
-def convolution_layers(rows: int, config: ModelConfig, padding: int) -> nn.ModuleList:
-    """The ``convolutions`` of ``width`` words and ``filters`` of a configuration, the first one of [B, rows, N]."""
+class ConvolutionSizes(Protocol):
+    """The sizes of convolutions in a configuration: their number, their filters, and the words that a filter sees."""
+
+    @property
+    def convolutions(self) -> int: ...
+    @property
+    def filters(self) -> int: ...
+    @property
+    def width(self) -> int | None: ...  # an int once the configuration is created; None stands for a derived width
+
+
+def convolution_layers(rows: int, config: ConvolutionSizes, padding: int) -> nn.ModuleList:
+    """Convolutions of the sizes in a configuration; the first one reads [B, rows, N]."""
     widths = [rows] + [config.filters] * config.convolutions
     return nn.ModuleList(
         nn.Conv1d(inward, outward, config.width, padding=padding) for inward, outward in zip(widths, widths[1:])
@@ -183,13 +198,13 @@ def convolution_layers(rows: int, config: ModelConfig, padding: int) -> nn.Modul
 
 
 def masked_softmax(values: Tensor, mask: Tensor) -> Tensor:
-    """The softmax of the numbers that a mask keeps, float [B, M] and bool [B, M]; the others have no share."""
-    lowest = torch.finfo(values.dtype).min  # and not infinity, of which a row without any would make NaN
+    """The softmax of values, float [B, M], over the True positions of a mask, bool [B, M]; 0 at the others."""
+    lowest = torch.finfo(values.dtype).min  # not -infinity, which makes NaN of a row that is all padding
     return values.masked_fill(~mask, lowest).softmax(dim=1) * mask
 
 
 class SparseEmbeddings(nn.Module):
-    """A module whose embeddings may have sparse gradients, which hold only the rows of the batch.
+    """A module whose embeddings may have sparse gradients, with only the rows of the batch.
 
     Attributes:
         embeddings: float [V, D]. sparse_gradients: whether their gradient is sparse.

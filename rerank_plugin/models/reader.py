@@ -1,4 +1,4 @@
-"""A model without torch: what it reads, and its weights as arrays, from which fast paths score."""
+"""The interface of modules and stored models: their inputs, and their weights as arrays. Imports no torch."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 class Reader(Generic[C]):
-    """What modules and stored models have in common.
+    """The base of modules and stored models.
 
     Attributes:
-        name: of the model in its checkpoints.
-        config: its hyper-parameters.
+        name: the model's name in its checkpoints.
+        config: the hyper-parameters.
         matches_unknown_words: whether the model matches words by identity, also words outside its vocabulary.
         most_on_cpu: the largest batch size on a CPU; None for no limit.
-        concept_vocabulary: the concepts that it knows, in the order of their vectors; None if it reads none.
+        concept_vocabulary: the concepts that the model knows, in the order of their vectors; None if it reads none.
     """
 
     name: str
     config: C
-    matches_unknown_words: ClassVar[bool] = False
+    matches_unknown_words: bool = False
     most_on_cpu: ClassVar[int | None] = None
     concept_vocabulary: ConceptVocabulary | None = None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The weights by their names in a checkpoint, and word vectors that are not among them; float32 [...] each."""
+        """The weights by their names in a checkpoint, and fixed word vectors; float32 [...] each."""
         raise NotImplementedError
 
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
         """The builder that turns queries and candidates of an index into the model's inputs.
 
         Raises:
-            InputError: the index was tokenized otherwise, or holds no concepts that the model knows.
+            InputError: the index was tokenized differently, or holds no concepts that the model knows.
         """
         config = self.config
         left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
@@ -58,7 +58,7 @@ class Reader(Generic[C]):
         names = [name for name in self.config.lexical_features if name in VECTOR_NAMES]
         if not names:
             return None
-        from rerank_plugin.inputs.vector_features import VectorFeatures  # here, because it loads numba
+        from rerank_plugin.inputs.vector_features import VectorFeatures  # here, because it imports numba
 
         return VectorFeatures(names, self.arrays()["vectors"])
 
@@ -66,7 +66,7 @@ class Reader(Generic[C]):
         if not self.config.concepts:
             return None
         if self.concept_vocabulary is None:
-            raise ValueError(f"the model '{self.name}' reads concepts, but not which: give it a concept_vocabulary")
+            raise ValueError(f"the model '{self.name}' reads concepts: give it a concept_vocabulary")
         return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
 
 

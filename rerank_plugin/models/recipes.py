@@ -1,7 +1,7 @@
-"""How [P] 2.2 and 3.1 trained PACRR and its baselines; KNRM and Conv-KNRM, which are not among them, go with them.
+"""The training recipe of PACRR and its baselines ([P] 2.2 and 3.1), also used for KNRM and Conv-KNRM.
 
-By groups of documents, in mini-batches of 32, a given number of epochs, of which the one with the best ERR@20 is kept.
-'Stochastic gradient descent' names no variant; the authors' program took Adam.
+Pairs by groups of documents, mini-batches of 32, and a fixed number of epochs; the epoch with the best ERR@20 is kept.
+The paper's 'stochastic gradient descent' names no variant; the authors' program uses Adam.
 """
 
 from typing import Any
@@ -16,18 +16,18 @@ RECIPE = Recipe(
 )
 
 
-def entry(folder: str, name: str, module: str, summary: str, **more: Any) -> ModelEntry:
-    """The entry of one of these models: its folder, a package, has the modules ``model`` and ``explain``.
+def entry(package: str, name: str, module: str, summary: str, **more: Any) -> ModelEntry:
+    """The entry of a model with this recipe; its package has the modules ``model`` and ``explain``.
 
     Args:
-        module: the name of its class, after which its configuration is called.
+        module: the name of the model's class; its configuration is the class ``{module}Config``.
         more: other fields of the entry.
     """
-    fields: dict[str, Any] = {"explain": f"{folder}.explain:explain", "recipe": RECIPE, "bench": {}, **more}
+    fields: dict[str, Any] = {"explain": f"{package}.explain:explain", "recipe": RECIPE, "bench": {}, **more}
     return ModelEntry(
         name=name,
-        config=f"{folder}.model:{module}Config",
-        module=f"{folder}.model:{module}",
+        config=f"{package}.model:{module}Config",
+        module=f"{package}.model:{module}",
         summary=summary,
         **fields,
     )

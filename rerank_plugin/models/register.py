@@ -1,13 +1,13 @@
-"""The register of models: one :func:`register` call a model, and everything else reads it.
+"""The register of models; each model has one entry.
 
-Each of our models has a folder beside this file, whose ``__init__`` registers it; the register finds the folders by
-listing them. Another package adds a model through the entry-point group ``rerank_plugin.rerankers``: the
-entry point names a :class:`ModelEntry`. It may also name a reranker that is no model, a class or a factory: see
+Each built-in model has a folder beside this file, and its ``__init__`` registers the model; the register finds the
+folders by listing them. Another package adds a model through the entry-point group ``rerank_plugin.rerankers``: the
+entry point names a :class:`ModelEntry`, or a reranker that is not a model, as a class or a factory: see
 :mod:`rerank_plugin.rerankers`.
 
-Classes are given as classes, or as ``package.module:Class``, which is imported when the model is first used: so this
-module and the models' ``__init__`` import neither torch nor numpy. What a class lacks is said then, see
-:mod:`rerank_plugin.models.classes`.
+An entry gives classes, or their names ``package.module:Class``, which are imported when the model is first used: this
+module and the models' ``__init__`` import neither torch nor numpy. :mod:`rerank_plugin.models.classes` then checks the
+classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rerank_plugin.models.attribution import Attribution
 
 CLASSES = ("config", "module", "fast", "device", "encoder")
-PACKAGED = {"minilm": "rerank_plugin.models.encoder.folder:minilm_folder"}  # encoders in packages of their own
+PACKAGED = {"minilm": "rerank_plugin.models.encoder.folder:minilm_folder"}  # encoders in separate packages
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,26 @@ class ModelEntry:
     """The register entry of a model, for search, training, encoding and benchmarks.
 
     Attributes:
-        name: what users call it, and what a checkpoint calls it unless ``requires`` is given.
+        name: the model's name for users, and in checkpoints unless ``requires`` is given.
         config: the configuration, a frozen dataclass and a :class:`~rerank_plugin.models.base.ModelConfig`.
         module: the model, a :class:`~rerank_plugin.models.ranking_model.RankingModel`.
         summary: one line for help and documentation.
-        good_for: the same of the bundled weights: the language and the texts that they were made for.
+        good_for: one line on the bundled weights: the language and the texts that they were trained for.
         fast: the fast path on the CPU, a :class:`~rerank_plugin.models.fast_paths.FastPath` or, with torch, a
             :class:`~rerank_plugin.models.fast_paths.ModulePath`; or None. An
-            :class:`~rerank_plugin.models.interaction.InteractionModel` has one, and an ``explain``, without.
+            :class:`~rerank_plugin.models.interaction.InteractionModel` has a default for ``fast`` and ``explain``.
         device: the path on another device, a :class:`~rerank_plugin.models.fast_paths.ModulePath`, or None.
-        encoder: scores from stored encodings, an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`, or None. It
-            is the fast path on the CPU where the index holds encodings by the model. A checkpoint with a
+        encoder: the scorer from stored encodings, an :class:`~rerank_plugin.models.fast_paths.EncodingScorer`, or None.
+            It is the fast path on the CPU if the index holds encodings by the model. A checkpoint with a
             :class:`~rerank_plugin.models.base.ShapedConfig` is scored by ``fast`` or ``encoder`` without the module.
-        recipe: how the model is trained.
-        bench: hyper-parameters of the random weights that are measured by default; None to measure checkpoints only.
-        requires: hyper-parameters that a checkpoint of the model ``module`` must have to go by this name.
-        bundled: folder of the bundled checkpoint, which the name alone loads; None for none.
-        foreign: a function from a module that imports no torch: whether a folder (Path) that is no checkpoint is one
-            that the module's ``from_folder`` reads.
-        explain: a function of the module and :class:`~rerank_plugin.inputs.builder.Inputs` of one document (B is 1) to
-            the :class:`~rerank_plugin.models.attribution.Attribution` of its score; None for a model without.
+        recipe: the training settings.
+        bench: hyper-parameters of the random weights that benchmarks measure by default; None for checkpoints only.
+        requires: hyper-parameters that a checkpoint of the model ``module`` must have to be loaded under this name.
+        bundled: folder of the bundled checkpoint, loaded by the name alone; None if there is none.
+        foreign: a function from a module that imports no torch: whether the module's ``from_folder`` reads a folder
+            (Path) that is not a checkpoint.
+        explain: a function from the module and :class:`~rerank_plugin.inputs.builder.Inputs` of one document (B is 1)
+            to the :class:`~rerank_plugin.models.attribution.Attribution` of its score; None if there is none.
     """
 
     name: str
@@ -66,22 +66,22 @@ class ModelEntry:
     device: type | str | None = None
     encoder: type | str | None = None
     recipe: Recipe = Recipe()
-    bench: dict | None = None
-    requires: dict = field(default_factory=dict)
+    bench: dict[str, Any] | None = None
+    requires: dict[str, Any] = field(default_factory=dict)
     bundled: Path | None = None
     foreign: Callable[[Path], bool] | str | None = None
     explain: Callable[[Any, Any], Attribution] | str | None = None
 
     def __post_init__(self) -> None:
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         if missing := [name for name in ("name", "config", "module", "summary") if not values[name]]:
             raise InputError(f"the entry of the model '{self.name}' lacks {', '.join(missing)}")
         if ":" in self.name:
-            raise InputError(f"the name of the model '{self.name}' has a colon, which begins a checkpoint")
+            raise InputError(f"the name of the model '{self.name}' has a colon, which separates name and checkpoint")
         if wrong := [name for name in CLASSES if not isinstance(values[name], str | type | None)]:
-            raise InputError(f"the model '{self.name}': {wrong[0]} is no class, and no 'package.module:Class'")
+            raise InputError(f"the model '{self.name}': {wrong[0]} must be a class or 'package.module:Class'")
         if not isinstance(self.recipe, Recipe):
-            raise InputError(f"the model '{self.name}': its recipe is no Recipe")
+            raise InputError(f"the model '{self.name}': its recipe must be a Recipe")
 
 
 MODELS = Register(
@@ -91,47 +91,47 @@ register = MODELS.add
 
 
 def names() -> list[str]:
-    """Names of our models, sorted."""
+    """Names of the built-in models, sorted."""
     return [entry.name for entry in MODELS.ours()]
 
 
 def entry_of(name: str) -> ModelEntry:
-    """The entry of a model; an `InputError` if the name is unknown, names no model, or its package cannot be loaded."""
-    found = MODELS.find(name)
-    if isinstance(found, ModelEntry):
-        return found
-    if found is not None:
-        raise InputError(f"'{name}' of the package '{MODELS.package_of(name)}' can rerank, but it is no model")
+    """The entry of a model; an `InputError` if the name is unknown, not a model's, or its package cannot be loaded."""
+    entry = MODELS.find(name)
+    if isinstance(entry, ModelEntry):
+        return entry
+    if entry is not None:
+        raise InputError(f"'{name}' of the package '{MODELS.package_of(name)}' is a reranker, but not a model")
     raise InputError(f"unknown model '{name}'; known: {', '.join(sorted({*names(), *MODELS.installed()}))}")
 
 
-def checkpoint_folder(given: str | Path) -> Path:
-    """The folder of a checkpoint, given as it is, as the name of a bundled model, or as in :func:`packaged_folder`.
+def checkpoint_folder(spec: str | Path) -> Path:
+    """The folder of a checkpoint from its path, the name of a bundled model, or a name of :func:`packaged_folder`.
 
-    A Path is a folder, whatever it is called; as a string a folder that is called like a model is ``./ktrel``.
+    A Path is always a folder; write a folder that has the name of a model as the string ``./ktrel``.
     """
-    found = MODELS.find(given) if isinstance(given, str) else None
-    return found.bundled if isinstance(found, ModelEntry) and found.bundled is not None else packaged_folder(given)
+    entry = MODELS.find(spec) if isinstance(spec, str) else None
+    return entry.bundled if isinstance(entry, ModelEntry) and entry.bundled is not None else packaged_folder(spec)
 
 
-def packaged_folder(given: str | Path) -> Path:
-    """A folder, given as it is or, as a string, as the name of an encoder in a package of its own (``minilm``), or as
-    that of a model on the Hugging Face hub, ``ORG/NAME``, which is downloaded. A folder of that name wins.
+def packaged_folder(spec: str | Path) -> Path:
+    """The folder of a model from its path, the name of an encoder in a separate package (``minilm``), or its name on
+    the Hugging Face hub, ``ORG/NAME``, which is downloaded unless a folder has that name.
 
     Raises:
-        InputError: the package is not installed, or the model cannot be got.
+        InputError: the package is not installed, or the model cannot be downloaded.
     """
-    named = PACKAGED.get(given) if isinstance(given, str) else None
-    if named is not None:
-        return resolve(named)()
-    return hub_folder(given) if isinstance(given, str) and is_hub_name(given) else Path(given)
+    target = PACKAGED.get(spec) if isinstance(spec, str) else None
+    if target is not None:
+        return resolve(target)()
+    return hub_folder(spec) if isinstance(spec, str) and is_hub_name(spec) else Path(spec)
 
 
-def resolve(target):
-    """Import the object that 'package.module:Name' names; return anything but a string unchanged.
+def resolve(target: Any) -> Any:
+    """Import the object named 'package.module:Name'; return anything but a string unchanged.
 
     Raises:
-        ImportError, AttributeError: there is no such thing.
+        ImportError, AttributeError: no such object.
     """
     if not isinstance(target, str):
         return target
@@ -140,15 +140,15 @@ def resolve(target):
 
 
 def is_foreign(entry: ModelEntry, folder: Path) -> bool:
-    """Whether a folder is no checkpoint, but one that the model's ``from_folder`` reads."""
+    """Whether a folder is not a checkpoint, but can be read by the model's ``from_folder``."""
     return entry.foreign is not None and resolve(entry.foreign)(folder)
 
 
 def foreign_model(folder: Path, encodes: bool = False) -> str | None:
-    """The name of the model that reads a folder that is no checkpoint; None if there is none.
+    """The name of the model that reads a folder that is not a checkpoint; None if no model reads it.
 
     Args:
-        encodes: whether it must be a model that encodes documents.
+        encodes: whether only models that encode documents are tried.
     """
-    known = (entry for entry in MODELS.ours() if not encodes or entry.encoder is not None)
-    return next((entry.name for entry in known if is_foreign(entry, folder)), None)
+    entries = (entry for entry in MODELS.ours() if not encodes or entry.encoder is not None)
+    return next((entry.name for entry in entries if is_foreign(entry, folder)), None)

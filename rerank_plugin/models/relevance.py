@@ -2,9 +2,9 @@
 
 With ``x = (score - location) / scale`` relevance is ``1/2 + x / (2 (1 + |x|))``. It increases strictly, and approaches
 0 and 1 so slowly that two float32 scores up to a million scales from the location keep their order; a logistic function
-makes one of scores that are 37 scales away. Location and scale are the median and half the distance of the quartiles of
-the scores that the model gives to the candidates of its validation queries: half of all candidates are above 0.5, and a
-quarter above 0.75 if the scores are symmetric. Relevance is no probability.
+rounds scores that are 37 scales away to 1. Location and scale are the median and half the distance of the quartiles of
+the model's scores of the candidates of its validation queries: half of all candidates are above 0.5, and a quarter
+above 0.75 if the scores are symmetric. Relevance is not a probability.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-RELEVANCE = "relevance"  # its key in config.json
+RELEVANCE = "relevance"  # the map's key in config.json
 
 
 class Relevance(NamedTuple):
-    """The map of one model; that of a model without a fitted one is the default."""
+    """The map of one model; a model without a fitted map has the default."""
 
     location: float = 0.0
     scale: float = 1.0
 
     @classmethod
     def fitted(cls, scores: np.ndarray) -> Relevance:
-        """The map for a model that gives such scores, float32 [n]; the default where they do not differ."""
+        """The map fitted to scores of a model, float32 [n]; its scale is the default if the scores do not differ."""
         if not len(scores):
             return cls()
         low, middle, high = np.quantile(np.asarray(scores, np.float64), (0.25, 0.5, 0.75)).tolist()
@@ -35,10 +35,10 @@ class Relevance(NamedTuple):
 
     @classmethod
     def of_checkpoint(cls, folder: Path | None) -> Relevance:
-        """The map that a checkpoint keeps, or else the default."""
+        """The map in a checkpoint's config; the default if there is none."""
         path = folder and folder / "config.json"
-        kept = json.loads(path.read_text("utf-8")).get(RELEVANCE) if path and path.is_file() else None
-        return cls() if kept is None else cls(**kept)
+        values = json.loads(path.read_text("utf-8")).get(RELEVANCE) if path and path.is_file() else None
+        return cls() if values is None else cls(**values)
 
     def of(self, scores: npt.ArrayLike) -> np.ndarray:
         """Relevance of scores float32 [n], float64 [n]."""

@@ -1,6 +1,6 @@
-"""Checkpoints that travel: with checksums and a model card, in a folder or on the Hugging Face hub.
+"""Shared checkpoints: with checksums and a model card, in a folder or on the Hugging Face hub.
 
-Only the files of a checkpoint are taken, whose tensors are safetensors: none of them can run code.
+Only the files of a checkpoint are copied, and its tensors are safetensors: none of the files can run code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, read_config
-from rerank_plugin.models.hub import hub_faults, hub_folder
+from rerank_plugin.models.hub import hub_folder, one_line_hub_errors
 from rerank_plugin.text import word_vectors
 
 CARD_FILE, CHECKSUMS_FILE = "README.md", "checksums.json"
@@ -29,36 +29,36 @@ def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool
     """Copy a checkpoint, and write its model card and the checksums of its files, atomically.
 
     Args:
-        name: what the card calls it: its id on the hub, or the folder.
+        name: the checkpoint's name in the card: its id on the hub, or the folder.
 
     Raises:
-        InputError: it is no checkpoint, or something is there that must not be replaced.
+        InputError: the folder is not a checkpoint, or the output exists and must not be replaced.
     """
     config = read_config(checkpoint)
     with replacing_folder(folder, SHARED, overwrite) as writing:
-        for one in _files(checkpoint):
-            (writing / one).parent.mkdir(exist_ok=True)
-            shutil.copyfile(checkpoint / one, writing / one)
-        if (words := word_vectors.home(checkpoint)) != checkpoint:  # a bundled model refers to another one's words
-            for one in WORDS:
-                shutil.copyfile(words / one, writing / one)
+        for file in _files(checkpoint):
+            (writing / file).parent.mkdir(exist_ok=True)
+            shutil.copyfile(checkpoint / file, writing / file)
+        if (words := word_vectors.home(checkpoint)) != checkpoint:  # bundled models share the words of one of them
+            for file in WORDS:
+                shutil.copyfile(words / file, writing / file)
         (writing / CARD_FILE).write_text(model_card(config, name), encoding="utf-8")
-        checksums = {"files": {one: describe_file(writing / one) for one in _files(writing)}}
+        checksums = {"files": {file: describe_file(writing / file) for file in _files(writing)}}
         (writing / CHECKSUMS_FILE).write_text(json.dumps(checksums, indent=1), encoding="utf-8")
 
 
 def push(checkpoint: Path, repo_id: str, private: bool | None = None, token: str | None = None) -> str:
-    """Upload a checkpoint to the hub; returns its address there. The repository is made if there is none.
+    """Upload a checkpoint to the hub and return its address; creates the repository if it does not exist.
 
     Raises:
-        InputError: it is no checkpoint, or the hub cannot be reached or refuses.
+        InputError: the folder is not a checkpoint, or the hub cannot be reached or refuses.
     """
     with naming_extras("the hub"):
         from huggingface_hub import HfApi
 
     with scratch_folder() as scratch:
         save_shared(checkpoint, scratch / "checkpoint", repo_id)
-        with hub_faults(f"{repo_id} cannot be written on the hub"):
+        with one_line_hub_errors(f"{repo_id} cannot be written on the hub"):
             api = HfApi(token=token)
             address = api.create_repo(repo_id, private=private, exist_ok=True)
             api.upload_folder(repo_id=repo_id, folder_path=scratch / "checkpoint", commit_message="Add a checkpoint")
@@ -66,10 +66,10 @@ def push(checkpoint: Path, repo_id: str, private: bool | None = None, token: str
 
 
 def fetch(name: str | Path, revision: str | None = None, token: str | None = None) -> Path:
-    """The folder of a shared checkpoint, which is downloaded if ``name`` is no folder but an id of the hub.
+    """The folder of a shared checkpoint; downloads it if ``name`` is not a folder but an id of the hub.
 
     Raises:
-        InputError: there is none, or a file does not match its checksum.
+        InputError: no such checkpoint, or a file does not match its checksum.
     """
     folder = Path(name)
     if not folder.is_dir():
@@ -84,36 +84,40 @@ def check(folder: Path) -> None:
     """Compare the files of a shared checkpoint with their checksums.
 
     Raises:
-        InputError: one differs, is missing or has no checksum, or there are no checksums.
+        InputError: a file differs, is missing or has no checksum, or the folder has no checksums.
     """
     path = folder / CHECKSUMS_FILE
     if not path.is_file():
         raise InputError(
-            f"{folder} holds no {CHECKSUMS_FILE}: save_pretrained writes it; a checkpoint as it was trained is loaded "
-            "by load"
+            f"{folder} holds no {CHECKSUMS_FILE}: save_pretrained writes it; load a checkpoint of the train command "
+            "with load"
         )
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))["files"]
-        expected = {str(name): described["blake2b"] for name, described in listed.items()}
+        expected = {str(name): entry["blake2b"] for name, entry in listed.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error!r}): get the checkpoint again") from None
-    found = {name: describe_file(folder / name)["blake2b"] for name in _files(folder)}
-    for name in sorted({CONFIG_FILE, WEIGHTS_FILE, *expected, *found}):
-        if found.get(name) != expected.get(name) or name not in found:
-            what = (
-                "is missing" if name not in found else "does not match its checksum" if name in expected else "has none"
-            )
-            raise InputError(f"{folder / name} {what}: get the checkpoint again")
+    checksums = {name: describe_file(folder / name)["blake2b"] for name in _files(folder)}
+    for name in sorted({CONFIG_FILE, WEIGHTS_FILE, *expected, *checksums}):
+        if name not in checksums:
+            problem = "is missing"
+        elif name not in expected:
+            problem = "has no checksum"
+        elif checksums[name] != expected[name]:
+            problem = "does not match its checksum"
+        else:
+            continue
+        raise InputError(f"{folder / name} {problem}: get the checkpoint again")
 
 
 def _files(checkpoint: Path) -> list[str]:
     """The files of a checkpoint, relative to its folder."""
-    found = (path for pattern in FILES for path in checkpoint.glob(pattern) if path.is_file())
-    return sorted(path.relative_to(checkpoint).as_posix() for path in found)
+    paths = (path for pattern in FILES for path in checkpoint.glob(pattern) if path.is_file())
+    return sorted(path.relative_to(checkpoint).as_posix() for path in paths)
 
 
 def model_card(config: Mapping[str, Any], name: str) -> str:
-    """The model card of a checkpoint, Markdown with the hub's metadata before it.
+    """The model card of a checkpoint: Markdown after the hub's metadata.
 
     Args:
         config: the checkpoint's ``config.json``.
@@ -123,8 +127,10 @@ def model_card(config: Mapping[str, Any], name: str) -> str:
 
     model = config["model"]
     data = ModelCardData(library_name="rerank_plugin", pipeline_tag="text-ranking", tags=["reranking", model])
-    made = config.get("training") or config.get("distillation") or {}
-    sections = {"Data and training": made, "Validation": config.get("measures"), "Hyper-parameters": config["config"]}
+    training = config.get("training") or config.get("distillation") or {}
+    sections = {
+        "Data and training": training, "Validation": config.get("measures"), "Hyper-parameters": config["config"]
+    }  # fmt: skip
     tables = [f"## {title}\n\n{_table(values)}" for title, values in sections.items() if values]
     usage = f"""## How to use
 

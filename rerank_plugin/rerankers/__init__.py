@@ -3,20 +3,19 @@
 A reranker is named as
 
 * ``name`` or ``name:CHECKPOINT`` for a known name; ``delta`` alone is the bundled model,
-* a checkpoint folder alone (its ``config.json`` names the model; a folder that is called like a known name is
-  written ``./name``),
+* a checkpoint folder alone (its ``config.json`` names the model; write a folder that has a known name as ``./name``),
 * ``ORG/NAME``, alone or as the checkpoint: a model on the Hugging Face hub, unless there is a folder of that name, or
 * ``package.module:Thing`` or ``package.module:Thing:CHECKPOINT`` from elsewhere.
 
 Known names are those of the models (:mod:`rerank_plugin.models.register`), of the untrained rerankers (``UNTRAINED``),
-and what other packages declare as entry points in the group ``rerank_plugin.rerankers``. What an entry point names, or
-``package.module:Thing``, is one of three:
+and of the entry points that other packages declare in the group ``rerank_plugin.rerankers``. An entry point, or
+``package.module:Thing``, names one of these:
 
-* a :class:`~rerank_plugin.models.register.ModelEntry`, of a model that can be trained and measured, too (as an entry
-  point only);
-* a factory: a function, or a class whose constructor has a parameter ``checkpoint``. It is called with the forward
+* a :class:`~rerank_plugin.models.register.ModelEntry`, for a model that can also be trained and measured (entry points
+  only);
+* a factory: a function, or a class whose constructor has a parameter ``checkpoint``. Its arguments are the forward
   index, the checkpoint (Path or None) and the :class:`RerankerOptions`, in this order;
-* another class: it is called with the forward index alone, and has no checkpoint.
+* any other class: its only argument is the forward index, and it has no checkpoint.
 
 Importing this module needs neither Java nor torch.
 """
@@ -24,6 +23,7 @@ Importing this module needs neither Java nor torch.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,10 +46,10 @@ __all__ = [
 class Untrained(NamedTuple):
     """The register entry of an untrained reranker."""
 
-    factory: str  # 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint, options)
+    factory: str  # 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint)
     summary: str  # one line for help and documentation
     settings: dict[str, Any] = {}  # further arguments of the factory, by name
-    reads_vectors: bool = False  # whether its checkpoint is a folder of word vectors; else it has none
+    reads_vectors: bool = False  # whether its checkpoint is a folder of word vectors; otherwise it has no checkpoint
     benched: bool = False  # whether benchmarks measure it by default
 
 
@@ -58,11 +58,11 @@ UNTRAINED = {
     "bm25-abstract": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of the abstract", {"field": "abstract"}),
     "bm25-text": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of title and abstract", {"field": "text"}),
     "bm25-title": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of the title", {"field": "title"}),
-    "docid": Untrained(f"{_LEXICAL}:DocumentId", "the order of document ids, which says nothing"),
-    "qld-title": Untrained(f"{_LEXICAL}:TitleLikelihood", "likelihood of the query by the title's words"),
+    "docid": Untrained(f"{_LEXICAL}:DocumentId", "the order of document ids, an uninformed baseline"),
+    "qld-title": Untrained(f"{_LEXICAL}:TitleLikelihood", "likelihood of the query under the title's unigram model"),
     "wmd-title": Untrained(_WMD, "Word Mover's Distance of query and title", reads_vectors=True, benched=True),
-    "wmd-title-nostop": Untrained(_WMD, "the same without stop-words", {"remove_stop_words": True}, reads_vectors=True),
-    "wmd-title-top20": Untrained(_WMD, "the same, exact for the first 20 only", {"exact_top": 20}, reads_vectors=True),
+    "wmd-title-nostop": Untrained(_WMD, "wmd-title, no stop-words", {"remove_stop_words": True}, reads_vectors=True),
+    "wmd-title-top20": Untrained(_WMD, "wmd-title, exact for the first 20 only", {"exact_top": 20}, reads_vectors=True),
 }
 
 
@@ -72,7 +72,7 @@ def known_names() -> list[str]:
 
 
 def summary_of(spec: str) -> str:
-    """What the reranker that ``spec`` names is, and what bundled weights are good for; empty where that is unknown."""
+    """One line on the reranker named by ``spec`` and on its bundled weights; empty if unknown."""
     name, _, rest = spec.partition(":")
     entry = UNTRAINED.get(name) or register.MODELS.find(name)
     good_for = "" if rest else getattr(entry, "good_for", "")
@@ -80,7 +80,7 @@ def summary_of(spec: str) -> str:
 
 
 def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOptions()) -> Scorer:
-    """The reranker that ``spec`` names.
+    """The reranker named by ``spec``.
 
     Raises:
         InputError: no such name, or its checkpoint cannot be used with this index.
@@ -89,20 +89,20 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     checkpoint = checkpoint_of(spec)
     if name in UNTRAINED:
         register.MODELS.check_not_taken(name)
-        return _untrained(name, index, rest)
+        return _load_untrained(name, index, rest)
     if (target := register.MODELS.find(name)) is not None:
-        return _opened(name, target, index, checkpoint, options)
+        return _load_known(name, target, index, checkpoint, options)
     if checkpoint is not None:
-        return _of_folder(checkpoint, index, options)
+        return _load_folder(checkpoint, index, options)
     thing, _, folder = rest.partition(":")
-    return _from_elsewhere(f"{name}:{thing}", index, Path(folder) if folder else None, options)
+    return _load_import(f"{name}:{thing}", index, Path(folder) if folder else None, options)
 
 
 def checkpoint_of(spec: str) -> Path | None:
-    """The checkpoint folder of the model that ``spec`` names, also a bundled one; None where there is none.
+    """The checkpoint folder of the model named by ``spec``, which may be bundled; None for a reranker without one.
 
     Raises:
-        InputError: no such name, or it needs a folder and is given without.
+        InputError: no such name, or the name needs a folder and ``spec`` has none.
     """
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
@@ -111,8 +111,8 @@ def checkpoint_of(spec: str) -> Path | None:
         if not isinstance(target, ModelEntry):
             return Path(rest) if rest else None
         if not rest and target.bundled is None:
-            what = "a trained checkpoint" if target.foreign is None else "the folder of a model"
-            raise InputError(f"'{name}' comes without weights and needs {what}: give it as {name}:FOLDER")
+            needed = "a trained checkpoint" if target.foreign is None else "the folder of a model"
+            raise InputError(f"'{name}' has no bundled weights and needs {needed}: give it as {name}:FOLDER")
         return register.packaged_folder(rest) if rest else target.bundled
     if Path(spec).is_dir():
         return Path(spec)
@@ -124,33 +124,34 @@ def checkpoint_of(spec: str) -> Path | None:
     raise InputError(unknown("reranker", spec, known_names(), *forms))
 
 
-def _untrained(name: str, index: ForwardIndex, checkpoint: str) -> Scorer:
+def _load_untrained(name: str, index: ForwardIndex, checkpoint: str) -> Scorer:
     entry = UNTRAINED[name]
     factory = register.resolve(entry.factory)
     if entry.reads_vectors:
         return factory(index, Path(checkpoint) if checkpoint else None, **entry.settings)
     if checkpoint:
-        raise InputError(f"{name} has nothing to load: write '{name}', not '{name}:{checkpoint}'")
+        raise InputError(f"{name} loads no checkpoint: write '{name}', not '{name}:{checkpoint}'")
     return factory(index, **entry.settings)
 
 
-def _opened(
+def _load_known(
     name: str,
     target: Any,
     index: ForwardIndex,
     checkpoint: Path | None,
     options: RerankerOptions,
-    described: dict | None = None,
+    described: dict[str, Any] | None = None,
 ) -> Scorer:
     """The reranker of a known name over an index; ``described`` is as in ``neural.from_checkpoint``."""
     if not isinstance(target, ModelEntry):
-        return _called(name, target, index, checkpoint, options)
+        return _call_factory(name, target, index, checkpoint, options)
     from rerank_plugin.rerankers.neural import from_checkpoint
 
+    assert checkpoint is not None  # checkpoint_of gives the folder of every model, or raises
     return from_checkpoint(index, checkpoint, options, name, described)
 
 
-def _of_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Scorer:
+def _load_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Scorer:
     """The reranker of a checkpoint folder, whose config.json names the model, or of a foreign model folder."""
     name, described = register.foreign_model(folder), None
     if name is None:
@@ -160,31 +161,34 @@ def _of_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> S
         name = described["model"]
     target = register.MODELS.find(name)
     if target is None:
-        raise InputError(f"{folder} holds a model '{name}' that is unknown here; known: {', '.join(known_names())}")
-    return _opened(name, target, index, folder, options, described)
+        raise InputError(f"{folder} holds the unknown model '{name}'; known: {', '.join(known_names())}")
+    return _load_known(name, target, index, folder, options, described)
 
 
-def _from_elsewhere(target: str, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:
+def _load_import(name: str, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:
+    """The reranker of ``package.module:Thing``."""
     try:
-        found = register.resolve(target)
+        factory = register.resolve(name)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load the reranker '{target}': {error}") from None
-    if not callable(found):
-        raise InputError(f"'{target}' is no reranker: it is no class and no function")
-    return _called(target, found, index, checkpoint, options)
+        raise InputError(f"cannot load the reranker '{name}': {error}") from None
+    if not callable(factory):
+        raise InputError(f"'{name}' is not a reranker: give a class or a function")
+    return _call_factory(name, factory, index, checkpoint, options)
 
 
-def _called(name: str, target: Any, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:
+def _call_factory(
+    name: str, factory: Callable[..., Any], index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions
+) -> Scorer:
     """The reranker that a factory or a class makes; the module docstring lists the arguments.
 
     Raises:
-        InputError: it is no reranker, or takes no checkpoint and got one.
+        InputError: the result is not a reranker, or a checkpoint was given for a class that takes none.
     """
     try:
-        if not isinstance(target, type) or "checkpoint" in inspect.signature(target).parameters:
-            return as_scorer(target(index, checkpoint, options))
+        if not isinstance(factory, type) or "checkpoint" in inspect.signature(factory).parameters:
+            return as_scorer(factory(index, checkpoint, options))
         if checkpoint is not None:
             raise InputError(f"it takes no checkpoint, but got {checkpoint}")
-        return as_scorer(target(index))
+        return as_scorer(factory(index))
     except InputError as error:
         raise InputError(f"'{name}': {error}") from None

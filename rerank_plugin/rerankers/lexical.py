@@ -1,16 +1,16 @@
-"""The untrained baselines of [D18] 4.3.1 and [D17] 5.1: bags of words, and no order at all.
+"""The untrained baselines of [D18] 4.3.1 and [D17] 5.1: bags of words, and the uninformed order.
 
 ================================================  ====================================================================
 name                                              score
 ================================================  ====================================================================
 ``bm25-title``, ``bm25-abstract``, ``bm25-text``  Okapi BM25 of the field, k1 = 2.0, b = 0.75
 ``qld-title``                                     UQLM: log-likelihood of the query under the title's unigram model
-``docid``                                         0 for all: the tie rule, decreasing document id, is the uninformed
-                                                  ranker of the papers' tables
+``docid``                                         0 for all documents: the tie rule, decreasing document id, is the
+                                                  uninformed ranker of the papers' tables
 ================================================  ====================================================================
 
-Words are the forward index's: like the papers' lexical factors, and unlike the first stage's, they are not stemmed.
-BM25 is the lexical match feature of that name (``features.lexical_features``).
+Words are those of the forward index: as in the papers' lexical features, and unlike in the first stage, they are not
+stemmed. BM25 is the lexical feature of that name (:mod:`rerank_plugin.inputs.lexical_features`).
 
 The unigram model of a title d mixes the title with all titles by Dirichlet smoothing (Zhai and Lafferty, A Study of
 Smoothing Methods for Language Models Applied to Information Retrieval, TOIS 2004). The score is the sum over the
@@ -19,8 +19,9 @@ words.
 
 Where the papers are silent:
 
-* mu is 1000, as in Pyserini and in the first stage here. For titles it hardly matters: in NFCorpus, NDCG.20 on dev
-  differs by 0.005 over mu from 13, the mean length of a title, to 3000. ``TitleLikelihood(index, mu)`` takes others.
+* mu is 1000, as in Pyserini and in the first stage. For titles it hardly matters: on the dev set of NFCorpus, nDCG@20
+  varies by 0.005 for mu from 13, the mean length of a title, to 3000. ``TitleLikelihood(index, mu)`` takes other
+  values.
 * A word that is in no title has p(w) = 0 and would make every score infinite: it is left out. If no query word is in
   a title, all candidates score 0 and rank by the tie rule.
 * Among titles without a query word, shorter titles score higher, and empty titles highest. This is a property of the
@@ -38,6 +39,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import ranges
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.matches import Matches
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.models.attribution import Attribution, of_cells
@@ -60,9 +62,9 @@ class FieldBM25(Scorer):
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
         """Exact, since BM25 is a sum over the query's words; see :func:`_attribution`."""
-        words, one = self.index.query(query.text), candidates.take([place])
-        added = [Matches(word, one).bm25(self.field)[0] for word in _one_by_one(words)]
-        return _attribution(words, one, self.field, 0.0, added)
+        words, document = self.index.query(query.text), _one_candidate(candidates, place)
+        contributions = [Matches(word, document).bm25(self.field)[0] for word in _word_by_word(words)]
+        return _attribution(words, document, self.field, 0.0, contributions)
 
 
 class TitleLikelihood(Scorer):
@@ -82,9 +84,12 @@ class TitleLikelihood(Scorer):
         if not 0 < mu < np.inf:
             raise InputError(f"mu of Dirichlet smoothing is {mu}; it must be a positive number")
         self.index, self.mu = index, mu
-        # Texts are scored under the statistics of another index, which has the titles.
-        self.collection = index.statistics.index if index.in_memory else index
-        self.frequency = title_frequency(self.collection)
+        # Texts in memory are scored with the statistics of an index, which holds the titles.
+        collection = index.statistics.index if isinstance(index, TextIndex) else index
+        if collection is None:
+            raise InputError(f"{self.name} reads the titles of a collection: name an index as statistics")
+        self.collection = collection
+        self.frequency = title_frequency(collection)
         self.words = int(self.frequency.sum())
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
@@ -101,79 +106,83 @@ class TitleLikelihood(Scorer):
         return _log_likelihoods(counts, matches.repeats, pseudo_counts, lengths)
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
-        """Exact: a title of this length without any word of the query, and what each of its words adds."""
-        words, one = self.index.query(query.text), candidates.take([place])
-        base, added = 0.0, []
-        for word in _one_by_one(words):
-            matches = Matches(word, one, titles_only=True)
+        """Exact; the base is the score of a title of the same length without a query word."""
+        words, document = self.index.query(query.text), _one_candidate(candidates, place)
+        base, contributions = 0.0, []
+        for word in _word_by_word(words):
+            matches = Matches(word, document, titles_only=True)
             counts = matches.counts[:, 0]
             absent = float(self._likelihoods(matches, np.zeros_like(counts))[0])
             base += absent
-            added.append(float(self._likelihoods(matches, counts)[0]) - absent)
-        return _attribution(words, one, "title", base, added)
+            contributions.append(float(self._likelihoods(matches, counts)[0]) - absent)
+        return _attribution(words, document, "title", base, contributions)
 
 
 class DocumentId(Scorer):
-    """Scores every document 0, so that ties rank by decreasing document id."""
+    """Scores every document 0, so that documents rank by decreasing id, the order of ties."""
 
     name = "docid"
 
     def __init__(self, index: ForwardIndex | None = None):
-        """The index is not looked at."""
+        """The index is not used."""
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Zeros, float32 [C]."""
         return np.zeros(len(candidates), np.float32)
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
-        """Nothing adds anything."""
+        """All contributions are 0."""
         words = candidates.index.query(query.text)
-        return _attribution(words, candidates.take([place]), "text", 0.0, [0.0] * len(words.ids))
+        return _attribution(words, _one_candidate(candidates, place), "text", 0.0, [0.0] * len(words.ids))
 
 
-def _one_by_one(words: IndexQuery) -> list[IndexQuery]:
-    """A query of each word of a query."""
+def _one_candidate(candidates: Candidates, place: int) -> Candidates:
+    return candidates.take(np.array([place]))
+
+
+def _word_by_word(words: IndexQuery) -> list[IndexQuery]:
+    """A one-word query for each word of a query."""
     return [IndexQuery([term], words.ids[place : place + 1]) for place, term in enumerate(words.terms)]
 
 
 def same_words(words: IndexQuery, document: Candidates, field: str) -> np.ndarray:
-    """Which words of one document are in a field and are which words of a query, bool [M, N]."""
+    """Where a query word equals a word of one document's field, bool [M, N]; N are the words of the whole document."""
     title, tokens = int(document.title_lengths[0]), document.index.document_tokens(int(document.rows[0]))
     first, last = {"title": (0, title), "abstract": (title, len(tokens)), "text": (0, len(tokens))}[field]
     places = np.arange(len(tokens))
-    same = words.ids[:, None] == tokens.astype(np.int64)  # [M, N]; -1 for a query word that is nowhere
+    same = words.ids[:, None] == tokens.astype(np.int64)  # [M, N]; the id of a query word in no document is -1
     return same & (first <= places) & (places < last)
 
 
 def _attribution(
-    words: IndexQuery, document: Candidates, field: str, base: float, added: Sequence[float]
+    words: IndexQuery, document: Candidates, field: str, base: float, contributions: Sequence[float]
 ) -> Attribution:
-    """What each word of a query adds, float [M], in equal shares of its occurrences in a field of one document."""
+    """The attribution of contributions of query words, float [M], in equal shares to their occurrences in a field."""
     same = same_words(words, document, field)  # [M, N]
-    cells = same * (np.array(added, np.float64) / np.maximum(same.sum(axis=1), 1))[:, None]  # [M, N]
+    cells = same * (np.array(contributions, np.float64) / np.maximum(same.sum(axis=1), 1))[:, None]  # [M, N]
     matrix = same.astype(np.float64)
     return of_cells(base, cells, known=words.ids >= 0, matrix=matrix, matrix_name=SAME_WORD, exact=True)
 
 
 def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:
     """How often each term occurs in all titles, int64 [V]; reads all titles once, ``chunk`` documents at a time."""
-    found = np.zeros(max(index.vocabulary_size, 1), np.int64)
+    frequency = np.zeros(max(index.vocabulary_size, 1), np.int64)
     for start in range(0, len(index), chunk):
         stop = min(start + chunk, len(index))
-        where = ranges(index.offsets[start:stop], index.title_lengths[start:stop])
-        found += np.bincount(index.tokens[where], minlength=len(found))
-    return found
+        positions = ranges(index.offsets[start:stop], index.title_lengths[start:stop])
+        frequency += np.bincount(index.tokens[positions], minlength=len(frequency))
+    return frequency
 
 
 @njit(nogil=True, cache=True)
 def _log_likelihoods(counts, repeats, pseudo_counts, lengths):
     """Sums over the query's words of ln((count + pseudo-count) / length), float64 [C].
 
-    Summed in the words' order: numpy's order would depend on how many candidates there are.
+    Summed in the words' order: numpy's order would depend on the number of candidates.
 
     Args:
-        counts: int32 [C, m]. repeats: of each word in the query, float64 [m].
-        pseudo_counts: float64 [m]; a word with none is left out. lengths: smoothed, float64 [C].
+        counts: int32 [C, m]. repeats: occurrences of each word in the query, float64 [m].
+        pseudo_counts: float64 [m]; a word with 0 is left out. lengths: smoothed, float64 [C].
     """
     sums = np.zeros(len(counts))
     for candidate in range(len(counts)):

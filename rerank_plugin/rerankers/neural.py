@@ -1,4 +1,4 @@
-"""The adapter that makes a neural model a reranker: device, batching, truncation, and back-off when out of memory."""
+"""The reranker of a neural model: device, batching, truncation, and smaller batches when out of memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,15 +43,15 @@ class NeuralReranker(Scorer):
     """A model with the vocabulary it was trained on, over one index.
 
     If the model knows no word and no concept of a query, the query keeps its first-stage order, with a warning. Queries
-    longer than the model reads are cut; the first one is logged as a warning.
+    longer than M words are cut; the first one is logged as a warning.
 
-    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`. Of a stored
-    model the module is made when it is needed: where there is no fast path, and for explanations.
+    Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`. The module
+    of a stored model is created only without a fast path, and for explanations.
 
     A model with first-stage features is ``listwise``.
 
     :class:`~rerank_plugin.models.ranking_model.RankingModel` describes a model's attributes; its entry in the register
-    of models gives its fast paths.
+    of models names its fast paths.
     """
 
     scores_together = True
@@ -75,9 +75,9 @@ class NeuralReranker(Scorer):
         self.threads = options.threads or available_threads()
         self.passage_words = self.builder.passage_words
         self.fast_class = self._fast_class()
-        # To wake a helper takes longer than inner products.
-        ours = self.fast_class and issubclass(self.fast_class, FastPath) and not has_inner_products(self.name)
-        self.helpers = self.threads if ours else 1
+        # Waking a helper thread takes longer than computing inner products.
+        parallel = self.fast_class and issubclass(self.fast_class, FastPath) and not has_inner_products(self.name)
+        self.helpers = self.threads if parallel else 1
         self.fast: FastPath | ModulePath | None = None
         self.prepared, self.queries_cut = False, 0
 
@@ -90,14 +90,14 @@ class NeuralReranker(Scorer):
             raise InputError(f"cannot use the device '{device}': {str(error).splitlines()[0]}") from None
 
     @property
-    def feature_seconds(self) -> float:
+    def feature_seconds(self) -> float:  # type: ignore[override]  # read-only: the builder measures it
         return self.builder.feature_seconds
 
     def _fast_class(self) -> type[FastPath] | type[ModulePath] | None:
         """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
         options, encoder = self.options, class_of(self.name, "encoder")
         if encoder is not None and issubclass(encoder, TextScorer):
-            return EncodedDocuments  # there is no other path
+            return EncodedDocuments  # the only path
         if not options.fast:
             return None
         if not self.on_cpu:
@@ -105,7 +105,7 @@ class NeuralReranker(Scorer):
         if options.precision != "float32":
             return None
         fast = class_of(self.name, "fast") if isinstance(self.model, StoredModel) else classes_of(self.name).fast
-        stored = None if self.builder.index.in_memory else EncodedDocuments  # no encodings of texts are stored
+        stored = None if self.builder.index.in_memory else EncodedDocuments  # texts in memory have no stored encodings
         return fast or (encoder and stored)
 
     def refresh(self) -> None:
@@ -119,7 +119,7 @@ class NeuralReranker(Scorer):
         :class:`~rerank_plugin.models.encoded_documents.EncodedDocuments`.
 
         Args:
-            rows: rows of all documents that are scored afterwards, int64 [n], increasing.
+            rows: rows of all documents to be scored, int64 [n], increasing.
         """
         from rerank_plugin.models.document_encodings import encode_rows
 
@@ -130,7 +130,7 @@ class NeuralReranker(Scorer):
             self.fast, self.prepared = EncodedDocuments(scorer, vectors, rows), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
-        """Scores of the candidates, float32 [C]. Those of a broken model may be NaN: the ranking checks them."""
+        """Scores of the candidates, float32 [C]. Invalid weights give NaN, which the ranking reports."""
         return self.score_many([query], [candidates])[0]
 
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
@@ -138,15 +138,13 @@ class NeuralReranker(Scorer):
 
         The fast path on the CPU splits the queries over the threads; the module scores all documents in joint batches.
         """
-        # The helper threads are started first, so that they are awake.
+        # The helper threads start first, so that they are awake when the fast path needs them.
         with helper_threads(self.helpers):
-            tasks = [self._task(query, found) for query, found in zip(queries, candidates)]
+            tasks = [self._task(query, hits) for query, hits in zip(queries, candidates)]
             open_tasks = [task for task in tasks if task.scores is None]
             fast = self._fast_path() if open_tasks else None
-            scores = self._module_scores(open_tasks) if fast is None else fast.score_many(open_tasks)
-            for task, of_task in zip(open_tasks, scores):
-                task.scores = of_task
-            return [task.scores for task in tasks]
+            scores = iter(self._module_scores(open_tasks) if fast is None else fast.score_many(open_tasks))
+            return [next(scores) if task.scores is None else task.scores for task in tasks]
 
     def _task(self, query: Query, candidates: Candidates) -> Task:
         """The task of a query; ``scores`` is set if there are no candidates or the model cannot read the query."""
@@ -169,9 +167,9 @@ class NeuralReranker(Scorer):
         return task
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
-        """What the module's score of one candidate is made of; None of a model without an ``explain``.
+        """The attribution of the module's score of one candidate; None for a model without an ``explain``.
 
-        A query that the model cannot read has the candidate's first-stage score as its only part.
+        For a query that the model cannot read, the only part is the candidate's first-stage score.
         """
         require("torch", "an explanation")
         explain = classes_of(self.name).explain
@@ -182,12 +180,12 @@ class NeuralReranker(Scorer):
         if not self.can_read(words):
             score = float(candidates.first_stage_scores[place])
             return Attribution(0.0, np.zeros(len(places), bool), parts=(Part(FIRST_STAGE, score, score),), exact=True)
-        inputs = self.builder.build(terms, words, candidates).take([place]).without_common_padding()
+        inputs = self.builder.build(terms, words, candidates).take([place]).without_common_padding()  # B = 1
         return replace(explain(self._module_on_cpu, inputs), query_places=places)
 
     @cached_property
     def module(self) -> RankingModel:
-        """The module, on the device; that of a stored model is made here."""
+        """The module, on the device; created here for a stored model."""
         return module_of(self.model) if isinstance(self.model, StoredModel) else self.model
 
     @cached_property
@@ -208,15 +206,15 @@ class NeuralReranker(Scorer):
         if not self.builder.reads_words:
             return []
         tokens = index.tokenizer.tokenize(query.text)
-        in_texts = index.in_memory or bool((index.query(query.text).ids >= 0).any())  # texts come with the query
+        in_texts = index.in_memory or bool((index.query(query.text).ids >= 0).any())
         return [self.name] if self.builder.vocabulary.knows_few(tokens, in_texts) else []
 
     def can_read(self, words: ModelQuery) -> bool:
-        """Whether a query has a word or concept that the model knows, or a word that it can match by identity."""
+        """Whether a query has a word or concept that the model knows, or a word to match by identity."""
         return bool(words.known or (self.model.matches_unknown_words and (words.terms >= 0).any()))
 
     def _fast_path(self) -> FastPath | ModulePath | None:
-        """The model's fast path, built when it is first needed; None if there is none."""
+        """The model's fast path, built on first use; None if there is none."""
         if self.model.training or self.fast_class is None:
             return None
         if self.fast_class.of_index and self.builder.index.in_memory:
@@ -233,16 +231,16 @@ class NeuralReranker(Scorer):
         """The module's scores of each task, float32 [C], in batches of documents of similar length."""
         if not tasks:
             return []
-        module = self.module  # first, as it says so where torch is missing
+        module = self.module  # first: its error names the extra to install if torch is missing
         import torch
 
-        built = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
+        batches = [self.builder.build(task.terms, task.words, task.candidates) for task in tasks]
         with torch.inference_mode():
-            scores = self._forward(module, built[0] if len(built) == 1 else Inputs.joined(built))
+            scores = self._forward(module, batches[0] if len(batches) == 1 else Inputs.joined(batches))
         return np.split(scores, np.cumsum([len(task.candidates) for task in tasks])[:-1])
 
     def _forward(self, module: RankingModel, inputs: Inputs) -> np.ndarray:
-        """Scores of any number of documents, in batches; when memory runs out, the batch size is halved permanently.
+        """Scores of documents, float32 [B], in batches; when memory runs out, the batch size is halved permanently.
 
         With ``any_width``, documents are sorted by length and each batch is padded to its longest document.
         """
@@ -255,11 +253,11 @@ class NeuralReranker(Scorer):
         scores, start = torch.empty(len(order)), 0
         while start < len(order):
             rows = order[start : start + self.batch_size]
-            piece = inputs.take(rows)
+            batch = inputs.take(rows)
             if module.any_width:
-                piece = piece.narrowed(max(int(lengths[rows[0]]), 1)).without_concept_padding()
+                batch = batch.narrowed(max(int(lengths[rows[0]]), 1)).without_concept_padding()
             try:
-                scores[rows] = self._scores(piece.to(self.options.device)).float().cpu()
+                scores[rows] = self._scores(batch.to(self.options.device)).float().cpu()
             except torch.OutOfMemoryError:
                 if self.batch_size == 1:
                     raise
@@ -285,20 +283,20 @@ def from_checkpoint(
     checkpoint: Path,
     options: RerankerOptions,
     name: str | None = None,
-    described: dict | None = None,
+    described: dict[str, Any] | None = None,
 ) -> NeuralReranker:
     """The reranker of a trained checkpoint, or of a foreign folder that the model reads.
 
     Args:
-        name: of the model that the checkpoint must hold; None for any model.
-        described: the checkpoint's ``read_config``, if it was read already.
+        name: the model that the checkpoint must hold; None for any model.
+        described: the checkpoint's ``read_config``, if already read.
 
     Raises:
         InputError: the checkpoint cannot be used, or holds another model.
     """
     if name is not None and is_foreign(entry_of(name), checkpoint):
-        model = classes_of(name).module.from_folder(checkpoint)
-        return NeuralReranker(model, Vocabulary([], index.tokenizer.settings), index, options)
+        foreign = classes_of(name).module.from_folder(checkpoint)
+        return NeuralReranker(foreign, Vocabulary([], index.tokenizer.settings), index, options)
     described = described or read_config(checkpoint)
     if name is not None:
         check_holds(name, checkpoint, described)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_TOLD = 10_000  # queries that are remembered as told of: a service runs for months, and its ids are whole queries
+MOST_TOLD = 10_000  # queries remembered as logged: a service runs for months, and its query ids are whole queries
 
 
 def shown(query: Query) -> str:
-    """The id of a query for the log, where it may be the whole text of a query."""
+    """The id of a query for the log, shortened: it may be the text of a query."""
     return query.id if len(query.id) <= 60 else f"{query.id[:60]}..."
 
 
@@ -41,12 +41,12 @@ class Scorer(ABC):
     """The base class of rerankers, with optional capabilities beyond :meth:`score`.
 
     Attributes:
-        name: of the reranker.
+        name: the reranker's name.
         listwise: whether a document's score depends on the other candidates or on first-stage scores.
-        passage_words: the words of a document that it reads; None for one that reads all of them.
+        passage_words: number of a document's words that the reranker reads; None for all of them.
         scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
-        feature_seconds: that it has spent on computing features so far; 0 for one that does not tell.
-        trained_after: the first stage whose scores it was trained to read; None if it reads none, or is not trained.
+        feature_seconds: seconds spent on computing features so far; 0 if not measured.
+        trained_after: the first stage whose scores the reranker was trained on; None if it reads none, or is untrained.
     """
 
     name: str
@@ -58,16 +58,20 @@ class Scorer(ABC):
 
     @cached_property
     def unknown_queries(self) -> set[str]:
-        """The ids of the queries that it could not read, the latest 10,000 at most."""
+        """The ids of the queries that the reranker could not read, at most ``MOST_TOLD``."""
         return set()
 
-    def first_stage_fallback(self, query: Query, candidates: Candidates, why: str) -> np.ndarray:
-        """The first-stage scores, float32 [C], for a query that it cannot read; says so once a query."""
+    def first_stage_fallback(self, query: Query, candidates: Candidates, reason: str) -> np.ndarray:
+        """The first-stage scores, float32 [C], for a query that the reranker cannot read; logs a warning once a query.
+
+        Args:
+            reason: why the query cannot be read, for the warning.
+        """
         if query.id not in self.unknown_queries:
             if len(self.unknown_queries) == MOST_TOLD:
                 self.unknown_queries.clear()
             self.unknown_queries.add(query.id)
-            log.warning("query %s: %s; left in first-stage order", shown(query), why)
+            log.warning("query %s: %s; left in first-stage order", shown(query), reason)
         return candidates.first_stage_scores.copy()
 
     @abstractmethod
@@ -76,27 +80,27 @@ class Scorer(ABC):
 
     def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
         """Scores of the candidates of several queries, float32 [C] each, equal to those of :meth:`score`."""
-        return [self.score(query, found) for query, found in zip(queries, candidates)]
+        return [self.score(query, hits) for query, hits in zip(queries, candidates)]
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
-        """What the score of one candidate is made of; None of a reranker that does not tell."""
+        """The attribution of one candidate's score; None if the reranker does not support it."""
         return None
 
     def lacking_words(self, query: Query) -> list[str]:
-        """Its name, if it knows few of the query's words (`Vocabulary.knows_few`); else nothing."""
+        """The reranker's name, if it knows few of the query's words (`Vocabulary.knows_few`); otherwise empty."""
         return []
 
     def encode_for_now(self, rows: np.ndarray) -> None:
-        """Prepare to score many queries over the same documents, rows int64 [n], after a training epoch."""
+        """Prepare for scoring many queries over the same documents, rows int64 [n], after a training epoch."""
         return
 
 
 def warn_first_stage_mismatch(scorer: CandidateScorer, first_stage: str) -> None:
-    """Log a warning where a scorer reads the scores of another first stage than it was trained on."""
+    """Log a warning if a scorer reads first-stage scores and was trained on those of another first stage."""
     if isinstance(scorer, Scorer) and scorer.trained_after not in (None, first_stage):
         log.warning(
-            "%s reads the scores of the first stage and was trained on those of %s: how well it ranks after %s, "
-            "an evaluation has to tell", scorer.name, scorer.trained_after, first_stage,
+            "%s reads the scores of the first stage and was trained on those of %s: evaluate it after %s",
+            scorer.name, scorer.trained_after, first_stage,
         )  # fmt: skip
 
 
@@ -104,24 +108,26 @@ class ScorerAdapter(Scorer):
     """Adapts a :class:`CandidateScorer` to :class:`Scorer`.
 
     Raises:
-        InputError: it has no ``score``, or has ``listwise`` or ``score_many``, which only a Scorer may have.
+        InputError: the object has no ``score``, or has ``listwise`` or ``score_many``, which only a Scorer may have.
     """
 
     def __init__(self, reranker: CandidateScorer):
-        known = set(dir(reranker))
-        if "score" not in known:
-            raise InputError(f"{_described(reranker)} is no reranker: it has no method score(query, candidates)")
-        if more := sorted({"listwise", "score_many"} & known):
-            raise InputError(f"{_described(reranker)} has {more[0]}, so it must be a subclass of {__name__}.Scorer")
+        attributes = set(dir(reranker))
+        if "score" not in attributes:
+            raise InputError(f"{_class_name(reranker)} is not a reranker: it has no method score(query, candidates)")
+        if reserved := sorted({"listwise", "score_many"} & attributes):
+            raise InputError(
+                f"{_class_name(reranker)} has {reserved[0]}, so it must be a subclass of {__name__}.Scorer"
+            )
         self.reranker = reranker
-        self.name = reranker.name if "name" in known else type(reranker).__name__
+        self.name = reranker.name if "name" in attributes else type(reranker).__name__
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         return self.reranker.score(query, candidates)
 
 
 def as_scorer(reranker: CandidateScorer | Scorer) -> Scorer:
-    """Any reranker as a :class:`Scorer`; an `InputError` if it is no reranker, as in :class:`ScorerAdapter`."""
+    """Any reranker as a :class:`Scorer`; an `InputError` as in :class:`ScorerAdapter` for other objects."""
     return reranker if isinstance(reranker, Scorer) else ScorerAdapter(reranker)
 
 
@@ -132,5 +138,5 @@ def score_many(
     return as_scorer(reranker).score_many(queries, candidates)
 
 
-def _described(reranker: object) -> str:
+def _class_name(reranker: object) -> str:
     return f"{type(reranker).__module__}.{type(reranker).__qualname__}"

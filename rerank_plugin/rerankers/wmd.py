@@ -1,8 +1,8 @@
 """Word Mover's Distance of query and title ([D18] 4.3.2; Kusner et al., From Word Embeddings to Document Distances,
 ICML 2015): a baseline that needs word vectors, but no training.
 
-A text is the bag of its words, each with a mass of its count over the length of the text. The distance of two texts is
-the least cost of moving the masses of one to those of the other, where moving a unit from word to word costs the
+A text is a bag of words; the mass of a word is its count over the length of the text. The distance of two texts is the
+least cost of moving the masses of the first to those of the second, where moving a unit from word to word costs the
 Euclidean distance of their vectors: an optimal transport problem, which POT solves exactly. The score is the negated
 distance.
 
@@ -19,14 +19,14 @@ titles, and it is too loose for such short texts.
 
 Where the paper is silent:
 
-* Words without a vector are left out and the others' masses are those of the shorter text, as Kusner et al. do. So no
-  word is compared with the vector of UNK.
+* Words without a vector are left out, and the masses are those of the remaining text, as in Kusner et al. So no word is
+  compared with the vector of UNK.
 * Neither text is cut; vectors are not normalized.
 * A title with no known word has no distance: it ranks behind all others, with a score below any that a distance can
   give (``floor``). Such titles tie, and a tie goes by decreasing document id, as everywhere.
 * For a query with no known word, the candidates keep their first-stage order, with a warning.
 
-Letters in shapes: C candidates, U distinct known words of all titles, n of one title, m of the query.
+Letters in shapes: C candidates, U distinct known words of all titles, n of a title, m of the query.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class WordMoversDistance(Scorer):
         index: the forward index of the candidates.
         vectors: the word vectors of the known words.
         stop_words: words to leave out.
-        exact_top: how many top titles get exact ranks and scores; the others may be scored by a lower bound of their
+        exact_top: number of top titles with exact ranks and scores; the others may be scored by a lower bound of their
             distance. By default all distances are exact.
 
     Attributes:
-        word_ids: the vector of each term of the index; 0 where the term is left out.
+        word_ids: the vector id of each term of the index; 0 if the term is left out.
         floor: the score of a title with no known word.
     """
 
@@ -74,11 +74,11 @@ class WordMoversDistance(Scorer):
         exact_top: int | None = None,
     ):
         if exact_top is not None and exact_top < 1:
-            raise InputError(f"exact distances for the first {exact_top} titles: it must be at least 1")
+            raise InputError(f"exact distances for the first {exact_top} titles: the number must be at least 1")
         index.check_tokenizer(vectors.vocabulary.tokenizer, "the folder of word vectors")
         self.name = "wmd-title" + ("-nostop" if stop_words else "") + (f"-top{exact_top}" if exact_top else "")
         self.index, self.vectors, self.stop_words, self.exact_top = index, vectors, stop_words, exact_top
-        self.listwise = exact_top is not None  # which titles are exact depends on the others
+        self.listwise = exact_top is not None  # the other titles decide which distances are exact
         self.word_ids = TermIds(index, vectors.vocabulary, stop_words, by_hash=False)
         longest = float(np.linalg.norm(vectors.matrix.astype(np.float64), axis=1).max())
         self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
@@ -87,7 +87,7 @@ class WordMoversDistance(Scorer):
         """Negated distances, float32 [C]."""
         ids, counts = self.query_words(query.text)
         if not len(ids):
-            return self.first_stage_fallback(query, candidates, "no word of it has a vector")
+            return self.first_stage_fallback(query, candidates, "none of its words has a vector")
         distances = self.distances(ids, counts, candidates, self.exact_top)
         return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
 
@@ -96,7 +96,7 @@ class WordMoversDistance(Scorer):
         return [self.name] if few else []
 
     def query_words(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct known words of a query as ids of vectors, and their counts, int64 [m] each."""
+        """The vector ids of a query's distinct known words, and their counts, int64 [m] each."""
         words = self.index.tokenizer.tokenize(text)
         ids = self.vectors.vocabulary.lookup(word for word in words if word not in self.stop_words)
         return np.unique(np.array([id for id in ids if id], np.int64), return_counts=True)
@@ -111,8 +111,8 @@ class WordMoversDistance(Scorer):
         problems = self._problems(query_ids, candidates)
 
         def exact(places: np.ndarray) -> np.ndarray:
-            chosen = (problems[place] for place in places)
-            return np.array([transport_cost(costs, counts, query_counts) for costs, counts in chosen])
+            selected = (problems[place] for place in places)
+            return np.array([transport_cost(costs, counts, query_counts) for costs, counts in selected])
 
         if exact_top is None:
             return exact(np.arange(len(problems)))
@@ -120,7 +120,7 @@ class WordMoversDistance(Scorer):
         return least_distances(bounds, exact, exact_top)
 
     def _problems(self, query_ids: np.ndarray, candidates: Candidates) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each title, the distances of its distinct known words and the query's, float64 [n, m], and counts, [n]."""
+        """The transport problem of each title: word distances float64 [n, m], and counts of the title's words [n]."""
         matrix, ids = self.vectors.matrix, self.word_ids.array
         titles = []
         for row, length in zip(candidates.rows, candidates.title_lengths):
@@ -144,8 +144,8 @@ def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray)
     """The optimal transport cost between two distributions; infinite without supplies.
 
     Args:
-        costs: of moving a unit, float64 [n, m].
-        supplies: counts, int64 [n]. demands: int64 [m]. Each is divided by its sum.
+        costs: costs of moving a unit, float64 [n, m].
+        supplies: counts, int64 [n]. demands: counts, int64 [m]. Both are divided by their sums.
     """
     if not len(supplies):
         return np.inf
@@ -159,10 +159,10 @@ def from_word_vectors(
     remove_stop_words: bool = False,
     exact_top: int | None = None,
 ) -> WordMoversDistance:
-    """The reranker of a checkpoint: a folder of word vectors, or that of a model, which holds some.
+    """The reranker of a folder with word vectors, which may be a model's checkpoint.
 
     Raises:
-        InputError: no folder was given, or it holds no word vectors.
+        InputError: no folder was given, or the folder holds no word vectors.
     """
     if checkpoint is None:
         raise InputError("this reranker needs word vectors: give it as NAME:FOLDER (rerank-plugin embed writes one)")

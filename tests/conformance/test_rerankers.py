@@ -72,7 +72,7 @@ def test_loaded_by_name(index, words, tmp_path, name):
                 rerankers.load(spec, index)
     else:
         assert rerankers.load(f"{name}:", index).name == name
-        with pytest.raises(InputError, match=f"^{name} has nothing to load: write '{name}', not '{name}:some/folder'$"):
+        with pytest.raises(InputError, match=f"^{name} loads no checkpoint: write '{name}', not '{name}:some/folder'$"):
             rerankers.load(f"{name}:some/folder", index)
 
 

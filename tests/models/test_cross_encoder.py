@@ -146,7 +146,7 @@ def test_what_is_read_at_most(folders, index, caplog):
 
 
 def test_cased_encoders_are_told(folders, index, caplog):
-    cross_encoder._say_cased.cache_clear()
+    cross_encoder._warn_cased.cache_clear()
     with caplog.at_level(logging.WARNING):
         rerankers.load(f"bert:{folders['bert']}", index)
         assert "lower case" not in caplog.text
@@ -203,7 +203,7 @@ def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
     found = scores_of(rerankers.load(str(folder), index))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
     shutil.rmtree(folder / "encoder")
-    with pytest.raises(InputError, match="encoder is no encoder folder"):
+    with pytest.raises(InputError, match="encoder is not an encoder folder"):
         load_checkpoint(folder)
 
 
@@ -237,7 +237,7 @@ TRAIN = "train it first .rerank-plugin train --model bert --set encoder=.*bare"
         ("bert:{bare}", TRAIN),
         ("{bare}", TRAIN),
         ("bert:{three}", "train it first"),  # of three labels
-        ("bert:{short}", "reads 4 pieces: that is no place for two texts"),
+        ("bert:{short}", "reads 4 pieces: too few for a query and a document"),
     ],
 )
 def test_what_cannot_rank(folders, index, tmp_path, spec, said):
@@ -262,13 +262,13 @@ def without_a_part(folder):
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (shutil.rmtree, "copied is no encoder folder: it holds no config.json"),
+        (shutil.rmtree, "copied is not an encoder folder: it holds no config.json"),
         (written("config.json", "{"), "cannot read .*config.json"),
         (written("tokenizer.json", "{"), "cannot read the tokenizer of"),
         (written("model.safetensors", "{"), "cannot read the weights of"),
         (lambda folder: (folder / "model.safetensors").unlink(), "holds no model.safetensors$"),
         (without_a_part, "lack 1 tensors.*classifier.bias"),
-        (described(is_decoder=True), "writes text"),
+        (described(is_decoder=True), "generates text"),
     ],
 )
 def test_damaged_folders_and_what_is_no_encoder(copied, harm, said):
@@ -298,7 +298,7 @@ def test_code_of_a_folder_is_not_run(copied, tmp_path):
 
 
 def test_more_layers_than_there_are(folders):
-    check_refused(folders["bare"], "trainable_layers 3.*2 of them", trainable_layers=3)
+    check_refused(folders["bare"], "trainable_layers 3.*only 2 layers", trainable_layers=3)
 
 
 def test_stems_cannot_be_read(folders, index):

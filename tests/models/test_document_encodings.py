@@ -309,7 +309,7 @@ def test_the_command_encodes_an_index(index_command, fresh, vectors, tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--encode", "nowhere"], "nowhere is no checkpoint"),
+        (["--encode", "nowhere"], "nowhere is not a checkpoint"),
         (["--encode", "c", "--corpus", "sample"], "not allowed with"),
         (["--encode", "c", "--batch-size", "0"], "--batch-size must be at least 1"),
     ],

@@ -185,7 +185,7 @@ def test_a_model_whose_concepts_have_no_names_is_not_saved(vectors, tmp_path):
 
 def test_an_annotation_that_is_none(saved):
     change_json(saved / "config.json", annotation="as ever")
-    with pytest.raises(InputError, match="'annotation' is no settings"):
+    with pytest.raises(InputError, match="'annotation' must be an object"):
         checkpoints.load_checkpoint(saved)
 
 

@@ -92,8 +92,8 @@ def test_a_model_that_is_registered_scores_on_its_fast_path(registered, vectors,
         ({"module": ""}, "lacks module"),
         ({"summary": "", "config": ""}, "lacks config, summary"),
         ({"name": "a:b"}, "colon"),
-        ({"fast": 7}, "fast is no class"),
-        ({"recipe": {}}, "recipe is no Recipe"),
+        ({"fast": 7}, "fast must be a class"),
+        ({"recipe": {}}, "recipe must be a Recipe"),
     ],
 )
 def test_an_entry_that_lacks_something(values, said):
@@ -106,14 +106,14 @@ def test_an_entry_that_lacks_something(values, said):
     [
         ({"module": "no_such_package:Own"}, "module no_such_package:Own cannot be loaded: ModuleNotFoundError"),
         ({"module": "rerank_plugin.models.delta.model:Gone"}, "cannot be loaded: AttributeError"),
-        ({"module": DeltaConfig}, "no subclass of .*RankingModel"),
+        ({"module": DeltaConfig}, "not a subclass of .*RankingModel"),
         ({"module": Delta}, "named 'delta', expected 'own'"),
-        ({"config": Changeable}, "no frozen dataclass"),
+        ({"config": Changeable}, "not a frozen dataclass"),
         ({"config": WithoutFeatures}, "lacks the fields lexical_features"),
         ({"bench": {"wings": 2}}, "lacks the fields wings"),
         ({"fast": NoScore}, "lacks score"),
         ({"explain": "rerank_plugin.models.delta.explain:Gone"}, "explain .* cannot be loaded: AttributeError"),
-        ({"explain": "rerank_plugin.models.delta.explain:ROW_PARTS"}, "is no function"),
+        ({"explain": "rerank_plugin.models.delta.explain:ROW_PARTS"}, "is not a function"),
         ({"encoder": "rerank_plugin.models.ktrel.fast:KtrelScorer"}, "belong together"),
     ],
 )

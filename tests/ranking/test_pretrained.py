@@ -68,8 +68,8 @@ def _cut(path):
     [
         (lambda folder: _cut(folder / "model.safetensors"), "model.safetensors does not match its checksum: get the"),
         (lambda folder: (folder / "vocab.txt").unlink(), "vocab.txt is missing"),
-        (lambda folder: (folder / "concepts.txt").write_text("C1\n"), "concepts.txt has none"),
-        (lambda folder: (folder / "checksums.json").write_text('{"files": {}}'), "config.json has none"),
+        (lambda folder: (folder / "concepts.txt").write_text("C1\n"), "concepts.txt has no checksum"),
+        (lambda folder: (folder / "checksums.json").write_text('{"files": {}}'), "config.json has no checksum"),
         (lambda folder: (folder / "checksums.json").write_text("{}"), "checksums.json cannot be read"),
         (lambda folder: (folder / "checksums.json").unlink(), "holds no checksums.json: save_pretrained writes it"),
     ],
@@ -99,8 +99,8 @@ def test_a_lexical_reranker_has_nothing_to_save(index, tmp_path):
     [
         ("nowhere", "there is no folder nowhere, and an id of the hub has the form OWNER/NAME"),
         ("a/b/c", "there is no folder a/b/c, and an id"),
-        ("owner/name", "there is no folder owner/name, and it cannot be got from the hub"),
-        ("owner/not a name", "it cannot be got from the hub"),
+        ("owner/name", "there is no folder owner/name, and it cannot be downloaded from the hub"),
+        ("owner/not a name", "it cannot be downloaded from the hub"),
     ],
 )
 def test_what_is_nowhere(name, message, no_hub):

@@ -140,7 +140,7 @@ def test_the_nearest_name_is_suggested(index):
 )
 def test_models_that_do_not_come_along_need_a_checkpoint(index, spec, needed):
     assert f"needs {needed}" in refusal(spec, index) and register.entry_of("pacrr").bundled is None
-    with pytest.raises(InputError, match=f"comes without weights and needs {needed}"):
+    with pytest.raises(InputError, match=f"has no bundled weights and needs {needed}"):
         rp.Reranker.load(spec)
 
 

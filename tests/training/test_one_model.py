@@ -85,7 +85,7 @@ def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of
         ("delta", {"training": {"epochs": 0}}, "must be at least 1"),
         ("delta", {"hyper_parameters": {"filter": 3}}, "hyper_parameters: unknown hyper-parameters filter; known: "),
         ("delta", {"hyper_parameters": {"filters": "x"}}, "hyper_parameters: the hyper-parameter filters is 'x'"),
-        ("delta", {"start_from": "nowhere"}, "nowhere is no checkpoint"),
+        ("delta", {"start_from": "nowhere"}, "nowhere is not a checkpoint"),
         ("delta", {"first_stage": "bm52"}, "unknown first stage 'bm52'"),
         ("delta", {"measures": ["nDGC"]}, "measure 'nDGC': no such measure"),
         ("delta", {"words": "words"}, "no index at nowhere"),

@@ -1,14 +1,14 @@
-"""Conv-KNRM as it is served: the same scores as :class:`~rerank_plugin.models.conv_knrm.model.ConvKnrm`.
+"""The fast path of Conv-KNRM: the scores of :class:`~rerank_plugin.models.conv_knrm.model.ConvKnrm`.
 
-* A convolution is linear in the word vectors before its ReLU. What a word adds to an n-gram at each place in it (a tap)
-  is a table over the words of the index, made once a checkpoint, and an n-gram is a sum of n rows. Where the table
-  would take too much memory, the rows of the candidates' distinct words are made for each query.
-* A document's single words are compared with the query's n-grams, and sent through the kernels, once for each distinct
-  word of the candidates; its soft-TF for them is a sum of rows.
+* A convolution is linear in the word vectors before its ReLU. The contributions of a word to an n-gram at each position
+  in it (a tap) are a table over the words of the index, computed once per checkpoint, and an n-gram is a sum of n rows.
+  If the table would take too much memory, the rows of the candidates' distinct words are computed for each query.
+* A document's single words are compared with the query's n-grams, and passed through the kernels, once per distinct
+  word of the candidates; the soft-TF of a document's words is a sum of rows.
 * The ten wide kernels lie 0.2 apart around 0, and ``exp(-50 (x - mu)^2) = exp(-50 x^2) exp(100 mu x) exp(-50 mu^2)``.
-  The first factor is common to all, the second ones are powers of ``exp(10 x)``, and the third does not depend on x, so
-  that a sum is multiplied with it when it is done: two exponentials a cosine, and one multiplication a kernel. The
-  narrow kernel is looked at only where a cosine is near 1.
+  The first factor is common to all kernels, the second factors are powers of ``exp(10 x)``, and the third does not
+  depend on x and multiplies the finished sum: two exponentials per cosine, and one multiplication per kernel. The
+  narrow kernel is computed only if a cosine is near 1.
 
 In shapes Q are the query's n-grams of all sizes and F the filters, both padded to a multiple of LANES, T the taps of
 all sizes and K the kernels.
@@ -45,10 +45,10 @@ from rerank_plugin.models.conv_knrm.model import ConvKnrmConfig
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.kernel_pooling import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
 
-BLOCK = 8 * ROWS  # n-grams whose vectors are in the fastest cache at once
+BLOCK = 8 * ROWS  # n-grams whose vectors fit into the fastest cache
 POSITIONS = 8  # cosines of a document are padded to a multiple of this
-NOWHERE = np.float32(-3.0)  # a cosine that is out of reach of all kernels: exactly 0 in float32
-NEAR_ONE = np.float32(0.98)  # below it the narrow kernel is 0 in float32
+PADDED_COSINE = np.float32(-3.0)  # all kernels of this cosine are exactly 0 in float32
+NEAR_ONE = np.float32(0.98)  # below this cosine the narrow kernel is 0 in float32
 TINY = np.float32(1e-12)  # the smallest norm, as in the module
 WIDE = np.float32(-50.0)  # -0.5 / 0.1^2
 NARROW = np.float32(-0.5e6)  # -0.5 / 0.001^2
@@ -56,7 +56,7 @@ STEP = np.float32(10.0)  # neighbouring means are 0.2 apart: exp(100 * 0.2 x) is
 CONSTANTS = np.exp(-50 * np.square(MEANS)).astype(np.float32)  # the third factors of the wide kernels
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 KERNEL_LANES = 16  # kernels with padding: two vectors of 8
-FACTORS = 16  # counts that are multiplied before a logarithm is taken: from 1e-160, far from the end of float64
+FACTORS = 16  # counts that are multiplied before a logarithm is taken: at least 1e-160, well within float64
 _MEANS = np.array([*MEANS, *[0.0] * (KERNEL_LANES - KERNELS)], np.float32)
 _SHARPNESS = np.array([-0.5 / deviation**2 for deviation in DEVIATIONS] + [0.0] * (KERNEL_LANES - KERNELS), np.float32)
 _SMALLEST_COUNT = np.float32(SMALLEST_COUNT)
@@ -65,9 +65,9 @@ _SMALLEST_COUNT = np.float32(SMALLEST_COUNT)
 class QueryNgrams(NamedTuple):
     """The n-grams of one query, by size."""
 
-    panels: np.ndarray  # float32 [Q / LANES, F, LANES]: columns of length 1, or 0 where all words are unknown
-    sizes: np.ndarray  # words of each, int32 [n-grams]
-    starts: np.ndarray  # its place in the query, int32 [n-grams]
+    panels: np.ndarray  # float32 [Q / LANES, F, LANES]: columns of length 1, or 0 if all words are unknown
+    sizes: np.ndarray  # words per n-gram, int32 [n-grams]
+    starts: np.ndarray  # position of each n-gram in the query, int32 [n-grams]
     terms: np.ndarray  # term ids of the query's words, int32 [m], -1 for a word that no document holds
 
 
@@ -75,16 +75,16 @@ class Scratch(NamedTuple):
     """Memory of one thread."""
 
     block: np.ndarray  # vectors of n-grams, float32 [BLOCK, F]
-    scales: np.ndarray  # 1 / their length, float32 [BLOCK]
+    scales: np.ndarray  # 1 / length of these vectors, float32 [BLOCK]
     products: np.ndarray  # float32 [BLOCK, Q]
     zeros: np.ndarray  # float32 [Q]
-    rows: np.ndarray  # of a document's words in the table of taps, int32 [N]
+    rows: np.ndarray  # rows of a document's words in the table of taps, int32 [N]
     cosines: np.ndarray  # float32 [Q, N with padding]
     counts: np.ndarray  # float32 [document sizes, width of the table of kernels]
 
 
 class FastConvKnrm(FastPath[ConvKnrmConfig]):
-    """Scores candidates as the module does."""
+    """Scores candidates like :class:`~rerank_plugin.models.conv_knrm.model.ConvKnrm`."""
 
     of_index = True
     table_bytes = 2**30  # the largest table of taps
@@ -104,28 +104,28 @@ class FastConvKnrm(FastPath[ConvKnrmConfig]):
         self.bias = arrays["layer.bias"].item()
 
     def _table(self, weights: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """The table of taps, float32 [words * T, F], of those words of the model that occur in the index.
+        """The table of taps, float32 [words * T, F], of the model's words in the index.
 
-        Returns the table, or None if it would be too large, and where the taps of each word begin in it, int32 [V].
+        Returns the table, or None if it would be too large, and the first row of each word's taps, int32 [V].
         """
         present = np.unique(self.builder.model_ids)
         rows = np.zeros(len(self.vectors), np.int32)
         if len(present) * weights.shape[1] * 4 > self.table_bytes:
             return None, rows
         rows[present] = np.arange(len(present)) * self.taps_of_word
-        table = np.empty((len(present), weights.shape[1]), np.float32)  # numpy asks for large pages of memory
+        table = np.empty((len(present), weights.shape[1]), np.float32)  # numpy allocates large pages of memory
         torch.mm(torch.from_numpy(self.vectors[present]), torch.from_numpy(weights), out=torch.from_numpy(table))
         return table.reshape(-1, self.biases.shape[1]), rows
 
     def _make_taps(self, name: str, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A table of taps made for some words, float32 [len(ids) * T, F], and where each word's begin in it, int32."""
+        """The table of taps of words ``ids`` [n], float32 [n * T, F], and the first row of each word, int32 [n]."""
         columns = len(self.tap_panels) * LANES
         taps = self.workspace.array(name, (len(ids), columns), np.float32)
 
         def word_taps(start: int, stop: int) -> None:
             block = self.workspace.array("word vectors", (BLOCK, self.vectors.shape[1]), np.float32)
-            made = self.workspace.array("made taps", (BLOCK, columns), np.float32)
-            _word_taps(self.vectors, ids, self.tap_panels, block, made, taps, start, stop)
+            block_taps = self.workspace.array("block taps", (BLOCK, columns), np.float32)
+            _word_taps(self.vectors, ids, self.tap_panels, block, block_taps, taps, start, stop)
 
         split(word_taps, len(ids), self.threads)
         rows = np.arange(0, len(ids) * self.taps_of_word, self.taps_of_word, dtype=np.int32)
@@ -133,12 +133,11 @@ class FastConvKnrm(FastPath[ConvKnrmConfig]):
 
     def _query_ngrams(self, query: ModelQuery) -> QueryNgrams:
         ids = query.ids[query.mask].astype(np.int32)  # [m]
-        sizes = range(1, self.longest + 1)
-        places = [(size, start) for size in sizes for start in range(len(ids) - size + 1)]
-        sizes, starts = np.array(places, np.int32).reshape(-1, 2).T.copy()
-        unknown = np.array([not ids[start : start + size].any() for size, start in places], bool)
+        ngrams = [(size, start) for size in range(1, self.longest + 1) for start in range(len(ids) - size + 1)]
+        sizes, starts = np.array(ngrams, np.int32).reshape(-1, 2).T.copy()
+        unknown = np.array([not ids[start : start + size].any() for size, start in ngrams], bool)
         taps, rows = self._make_taps("query taps", ids)
-        panels = np.zeros((round_up(len(places)) // LANES, self.biases.shape[1], LANES), np.float32)
+        panels = np.zeros((round_up(len(ngrams)) // LANES, self.biases.shape[1], LANES), np.float32)
         _fill_query(taps, rows, self.biases, sizes, starts, unknown, panels)
         return QueryNgrams(panels, sizes, starts, query.terms[query.mask].astype(np.int32))
 
@@ -157,8 +156,10 @@ class FastConvKnrm(FastPath[ConvKnrmConfig]):
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         ngrams = self._query_ngrams(query)
         words = candidate_words(self.builder, candidates, self.workspace)
-        made = self.table is None
-        taps, rows = self._make_taps("taps", words.ids) if made else (self.table, self.rows[words.ids])
+        if self.table is None:
+            taps, rows = self._make_taps("taps", words.ids)
+        else:
+            taps, rows = self.table, self.rows[words.ids]
         columns, width = len(ngrams.panels) * LANES, _table_width(len(ngrams.sizes))
         table = self.workspace.array("kernels", (len(words.ids), width), np.float32)
         scores = np.empty(len(candidates), np.float32)
@@ -178,13 +179,13 @@ class FastConvKnrm(FastPath[ConvKnrmConfig]):
 
 
 def _table_width(columns: int) -> int:
-    """Columns of a table of kernels [U, width]: K a query word, and room for the lanes written beyond the last."""
+    """Columns of a table of kernels [U, width]: K per n-gram of the query, and the lanes written beyond the last."""
     return -(-(columns * KERNELS + KERNEL_LANES - KERNELS) // 8) * 8
 
 
 @njit(nogil=True, cache=True, forceinline=True)
 def _write_kernels(similarity, row, start):
-    """The kernels of one similarity, from ``row[start]`` on: KERNEL_LANES numbers, the first K of them kernels."""
+    """Write the kernels of one similarity from ``row[start]`` on: KERNEL_LANES numbers, of which K are kernels."""
     for kernel in range(KERNEL_LANES):
         distance = similarity - _MEANS[kernel]
         row[start + kernel] = exponential(distance * distance * _SHARPNESS[kernel])
@@ -210,7 +211,7 @@ def _add_rows(table, places, count, sums):
 def _weighted_logarithms(counts, first, last, weights):
     """``sum_k weights[k] sum_j ln(max(counts[j, k], 1e-10))`` over the query words j of first..last.
 
-    counts: float32 [m * K or more], K numbers for each query word. weights: float64 [K].
+    counts: float32 [m * K or more], K numbers per query word. weights: float64 [K].
     """
     total = 0.0
     for kernel in range(KERNELS):
@@ -224,41 +225,41 @@ def _weighted_logarithms(counts, first, last, weights):
 
 
 @njit(nogil=True, cache=True)
-def _word_taps(vectors, ids, panels, block, made, taps, start, stop):
-    """The taps of words start..stop: rows of ``taps``, float32 [U, T * F]; ``block`` and ``made`` are scratch."""
-    zeros = np.zeros(made.shape[1], np.float32)
+def _word_taps(vectors, ids, panels, block, block_taps, taps, start, stop):
+    """The taps of words start..stop: rows of ``taps``, float32 [U, T * F]; ``block`` and ``block_taps`` are scratch."""
+    zeros = np.zeros(block_taps.shape[1], np.float32)
     for first in range(start, stop, BLOCK):
         count = min(BLOCK, stop - first)
         for row in range(count):
             for i in range(block.shape[1]):  # numba takes seconds to compile the assignment of a row
                 block[row, i] = vectors[ids[first + row], i]
-        dense(block, panels, zeros, LINEAR, made, count)
+        dense(block, panels, zeros, LINEAR, block_taps, count)
         for row in range(count):
-            for i in range(made.shape[1]):
-                taps[first + row, i] = made[row, i]
+            for i in range(block_taps.shape[1]):
+                taps[first + row, i] = block_taps[row, i]
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE, error_model="numpy")
 def _ngram_vectors(taps, rows, biases, size, first, count, block, scales):
-    """Vectors of the n-grams at first..first + count, float32 [count, F], and 1 / their length, into ``scales``."""
+    """Vectors of the n-grams at first..first + count, float32 [count, F], and 1 / length of each, into ``scales``."""
     filters = block.shape[1]
-    tap = size * (size - 1) // 2  # those of size 1 stand first, then those of size 2, ..
+    tap = size * (size - 1) // 2  # taps of size 1 come first, then those of size 2, ..
     for row in range(count):
         place, total = first + row, ZERO
         if place + size - 1 + AHEAD < len(rows):
-            for other in range(tap, tap + size):
-                prefetch_row(taps, rows[place + size - 1 + AHEAD] + other)
+            for ahead in range(tap, tap + size):
+                prefetch_row(taps, rows[place + size - 1 + AHEAD] + ahead)
         if size == 2:  # the paper's sizes in one pass
-            one, two = rows[place] + tap, rows[place + 1] + tap + 1
+            row1, row2 = rows[place] + tap, rows[place + 1] + tap + 1
             for i in range(filters):
-                value = biases[1, i] + taps[one, i] + taps[two, i]
+                value = biases[1, i] + taps[row1, i] + taps[row2, i]
                 value = ZERO if value < 0 else value  # NaN stays NaN
                 block[row, i] = value
                 total += value * value
         elif size == 3:
-            one, two, three = rows[place] + tap, rows[place + 1] + tap + 1, rows[place + 2] + tap + 2
+            row1, row2, row3 = rows[place] + tap, rows[place + 1] + tap + 1, rows[place + 2] + tap + 2
             for i in range(filters):
-                value = biases[2, i] + taps[one, i] + taps[two, i] + taps[three, i]
+                value = biases[2, i] + taps[row1, i] + taps[row2, i] + taps[row3, i]
                 value = ZERO if value < 0 else value
                 block[row, i] = value
                 total += value * value
@@ -266,9 +267,9 @@ def _ngram_vectors(taps, rows, biases, size, first, count, block, scales):
             for i in range(filters):
                 block[row, i] = biases[size - 1, i]
             for word in range(size):
-                one = rows[place + word] + tap + word
+                tap_row = rows[place + word] + tap + word
                 for i in range(filters):
-                    block[row, i] += taps[one, i]
+                    block[row, i] += taps[tap_row, i]
             for i in range(filters):
                 value = ZERO if block[row, i] < 0 else block[row, i]
                 block[row, i] = value
@@ -281,7 +282,7 @@ def _ngram_vectors(taps, rows, biases, size, first, count, block, scales):
 
 @njit(nogil=True, cache=True)
 def _fill_query(taps, rows, biases, sizes, starts, unknown, panels):
-    """The columns of :class:`QueryNgrams`, zeros for n-grams of unknown words only."""
+    """Fill the columns of :class:`QueryNgrams`; zeros for n-grams of unknown words only."""
     filters = panels.shape[1]
     block, scales = np.empty((1, filters), np.float32), np.empty(1, np.float32)
     for column in range(len(sizes)):
@@ -293,7 +294,7 @@ def _fill_query(taps, rows, biases, sizes, starts, unknown, panels):
 
 @njit(nogil=True, cache=True)
 def _match_unknown(terms, ngrams, cosines):
-    """Cosines float32 [Q] of an n-gram of unknown words, int32 [n]: 1 with the same words, 0 with all others."""
+    """Cosines float32 [Q] of an n-gram of unknown words, int32 [n]: 1 for the same words, 0 for any others."""
     for column in range(len(ngrams.sizes)):
         same = ngrams.sizes[column] == len(terms)
         for word in range(len(terms)):
@@ -325,7 +326,7 @@ def _word_kernels(taps, rows, biases, words, ngrams, scratch, table, start, stop
 def _document_cosines(taps, biases, words, ngrams, places, size, count, scratch):
     """Cosines of a document's ``count`` n-grams of one size with the query's: ``scratch.cosines[:, :count]``.
 
-    From there to the next multiple of POSITIONS they are out of reach of the kernels.
+    They are padded to the next multiple of POSITIONS with PADDED_COSINE.
     """
     cosines = scratch.cosines
     for first in range(0, count, BLOCK):
@@ -344,12 +345,12 @@ def _document_cosines(taps, biases, words, ngrams, places, size, count, scratch)
         if unknown:
             _match_unknown(terms, ngrams, cosines[:, position])
     for position in range(count, -(-count // POSITIONS) * POSITIONS):
-        cosines[:, position] = NOWHERE
+        cosines[:, position] = PADDED_COSINE
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE, error_model="numpy")
 def _count_softly(cosines, positions, counts, first):
-    """Soft-TF of one n-gram of the query, of a multiple of POSITIONS cosines: K of ``counts`` from ``first`` on."""
+    """Soft-TF of a query n-gram from ``positions`` cosines, a multiple of POSITIONS: K ``counts`` from ``first`` on."""
     a5 = a4 = a3 = a2 = a1 = b1 = b2 = b3 = b4 = b5 = near = ZERO
     for position in range(positions):
         cosine = cosines[position]
@@ -390,8 +391,8 @@ def _count_softly(cosines, positions, counts, first):
 def _score_documents(taps, rows, biases, words, ngrams, table, layer, bias, scratch, scores, start, stop):
     """Scores of candidates start..stop.
 
-    rows: where a distinct word's taps begin, int32 [U]. table: of :func:`_word_kernels`. layer: float64 [query sizes,
-    document sizes, K].
+    rows: first row of a distinct word's taps, int32 [U]. table: from :func:`_word_kernels`. layer: float64 [query
+    sizes, document sizes, K].
     """
     scratch.block[:] = 0.0
     counts = scratch.counts

@@ -1,22 +1,22 @@
 """Conv-KNRM (Dai, Xiong, Callan, Liu: Convolutional Neural Networks for Soft-Matching N-Grams in Ad-hoc Search, WSDM
 2018, section 3).
 
-One convolution for each n = 1, 2, 3, the same for queries and documents, turns every n words in a row into an n-gram
-vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and each of the
-9 matrices of cosines is counted with the kernels of :mod:`~rerank_plugin.models.kernel_pooling`: 99 features, from
-which a linear layer and tanh make the score. It is a baseline of [K] (table 1).
+One convolution for each n = 1, 2, 3, the same for queries and documents, turns every n adjacent words into an n-gram
+vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and the kernels
+of :mod:`~rerank_plugin.models.kernel_pooling` count each of the 9 matrices of cosines: 99 features, from which a linear
+layer and tanh compute the score. Conv-KNRM is a baseline of [K] (table 1).
 
-In shapes F are the filters, K the kernels and n the words of an n-gram. An n-gram stands at its first word, so there
-are N and M places for n-grams of any size.
+In shapes F are the filters, K the kernels and n the words of an n-gram. The position of an n-gram is that of its first
+word, so there are N and M positions for n-grams of any size.
 
-Where the paper is silent, or we depart from it:
+Where the paper is silent, or this model deviates:
 
-* The paper trains the word vectors with the rest. Ours are fixed.
-* An n-gram that would reach beyond the text, or beyond N or M words, is none: it is in no count and in no sum. A query
-  of fewer than n words has features of 0 for that n; a document of fewer than n words has no match for it.
-* Unknown words. Within an n-gram with a known word, an unknown one is the vector of UNK. N-grams of unknown words only
-  are like single words in KNRM: similar with 1 to the same words, and with 0 to any other n-gram.
-* An n-gram of which no filter sees anything (all are 0 after the ReLU) is similar with 0 to all others.
+* The paper trains the word vectors. Here they are fixed.
+* An n-gram that reaches beyond the text, or beyond N or M words, is not counted. A query of fewer than n words has
+  features of 0 for that n; a document of fewer than n words has no match for it.
+* Unknown words. In an n-gram with a known word, an unknown word has the vector of UNK. The similarity of an n-gram of
+  unknown words to the same words is 1, and to any other n-gram 0, as for words in KNRM.
+* The similarity of an n-gram whose filters are all 0 after the ReLU is 0.
 * Logarithms, 0.01, tanh and ties: as in KNRM.
 """
 
@@ -39,11 +39,11 @@ from rerank_plugin.models.ranking_model import FixedVectorModel
 
 @dataclass(frozen=True)
 class ConvKnrmConfig(ModelConfig):
-    """Hyper-parameters; the defaults are the paper's, but for the words.
+    """Hyper-parameters; the defaults are the paper's, except the numbers of words.
 
     Attributes:
-        filters: F, of each n-gram size.
-        longest_ngram: n-grams are of 1 word up to this.
+        filters: F, the filters of each n-gram size.
+        longest_ngram: the largest n; n-grams have 1 to n words.
     """
 
     filters: int = 128
@@ -59,13 +59,13 @@ class ConvKnrmConfig(ModelConfig):
 class Ngrams(NamedTuple):
     """The n-grams of one size of a batch of texts with L words."""
 
-    vectors: Tensor  # of length 1, or 0 where no filter sees anything; float [B, L, F]
-    mask: Tensor  # bool [B, L], True for n-grams that lie within the text
+    vectors: Tensor  # of length 1, or 0 where all filters are 0; float [B, L, F]
+    mask: Tensor  # bool [B, L], True for n-grams within the text
     unknown: Tensor  # bool [B, L], True for n-grams of unknown words only
 
 
 class CrossMatch(NamedTuple):
-    """The n-grams of one size of a query against those of one size of a document."""
+    """The comparison of a query's n-grams of one size with a document's n-grams of one size."""
 
     sizes: tuple[int, int]  # words of an n-gram of the query, and of the document
     cosines: Tensor  # float [B, M, N]
@@ -74,12 +74,12 @@ class CrossMatch(NamedTuple):
 
 
 def all_of_window(values: Tensor, words: int) -> Tensor:
-    """Whether ``words`` values in a row are all True; what lies behind the end is False. Bool [B, L] to [B, L]."""
+    """Whether ``words`` adjacent values are all True; values behind the end count as False. Bool [B, L] to [B, L]."""
     return functional.pad(values, (0, words - 1)).unfold(1, words, 1).all(dim=2)
 
 
 def same_ngrams(same: Tensor, words: int) -> Tensor:
-    """Where the n-grams of a query and of a document are the same words, from the same for words, bool [B, M, N]."""
+    """Where n-grams of query and document have the same words, from where words are the same, bool [B, M, N] each."""
     query_words, document_words = same.shape[1:]
     padded = functional.pad(same, (0, words - 1, 0, words - 1))  # [B, M + n - 1, N + n - 1]
     for word in range(words):
@@ -88,14 +88,17 @@ def same_ngrams(same: Tensor, words: int) -> Tensor:
 
 
 def similarities(queries: Ngrams, documents: Ngrams, same: Tensor | None) -> Tensor:
-    """Cosines of n-grams, float [B, M, N]; ``same``: bool [B, M, N], which are the same words, None for two sizes."""
+    """Cosines of n-grams, float [B, M, N].
+
+    same: where n-grams have the same words, bool [B, M, N]; None for n-grams of different sizes.
+    """
     cosines = torch.bmm(queries.vectors, documents.vectors.transpose(1, 2))  # [B, M, N]
     unknown = queries.unknown[:, :, None] | documents.unknown[:, None, :]  # [B, M, N]
     return torch.where(unknown, 0.0 if same is None else same.to(cosines.dtype), cosines)
 
 
 class ConvKnrm(FixedVectorModel[ConvKnrmConfig]):
-    """Conv-KNRM as a module over word vectors that are not trained."""
+    """Conv-KNRM as a module over fixed word vectors."""
 
     name = "conv-knrm"
     any_width, by_length = True, True
@@ -122,15 +125,17 @@ class ConvKnrm(FixedVectorModel[ConvKnrmConfig]):
         queries = [self.ngrams(inputs.queries, inputs.query_mask, words) for words in self.sizes]
         documents = [self.ngrams(inputs.documents, inputs.document_mask, words) for words in self.sizes]
         same = same_words(inputs)  # [B, M, N]
-        found = []
+        matches = []
         for query_words, query in zip(self.sizes, queries):
             for document_words, document in zip(self.sizes, documents):
                 equal = same_ngrams(same, query_words) if query_words == document_words else None
                 cosines = similarities(query, document, equal)  # [B, M, N]
-                found.append(CrossMatch((query_words, document_words), cosines, document.mask, query.mask))
-        return found
+                matches.append(CrossMatch((query_words, document_words), cosines, document.mask, query.mask))
+        return matches
 
     def score(self, matches: Sequence[CrossMatch]) -> Tensor:
         """Scores, float [B]."""
-        features = [kernel_features(soft_counts(one.cosines, one.document_mask), one.query_mask) for one in matches]
+        features = [
+            kernel_features(soft_counts(match.cosines, match.document_mask), match.query_mask) for match in matches
+        ]
         return torch.tanh(self.layer(torch.cat(features, dim=1))[:, 0])  # [B]

@@ -1,11 +1,11 @@
-"""Cross-encoders over Hugging Face encoder folders, under two names: the folder makes the difference."""
+"""Cross-encoders over Hugging Face encoder folders, under two names that differ only in the encoder."""
 
 from dataclasses import replace
 
 from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry, register
 
-# [K] 4.3 says only which layer it trains; these are of the ranges in BERT's own paper (appendix A.3).
+# [K] 4.3 names only the trained layer; these settings are within the ranges of BERT's paper (appendix A.3).
 RECIPE = Recipe(
     {"weights": "none", "batch_size": 16, "optimizer": "adam", "learning_rate": 5e-5, "epochs": 10},
     summary="hinge loss without weights, balanced pairs, batches of 16, Adam, 10 epochs, the one with the best nDCG@20",
@@ -26,6 +26,6 @@ register(
         BERT,
         name="biobert",
         module="rerank_plugin.models.cross_encoder.model:BioBert",
-        summary="the same under the name of its row in the tables of [K]",
+        summary="a cross-encoder over an encoder folder of BioBERT, named as in the tables of [K]",
     )
 )

@@ -1,4 +1,4 @@
-"""Delta ([D18] 3): the module, its fast paths, and the weights that come with the package."""
+"""Delta ([D18] 3): the module, its fast paths, and the bundled weights."""
 
 from pathlib import Path
 

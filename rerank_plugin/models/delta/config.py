@@ -15,9 +15,9 @@ class DeltaConfig(ShapedConfig):
     """Hyper-parameters; the defaults are Delta-32's ([D18] 4.2). Delta-32-Lex3 adds the three lexical features.
 
     Attributes:
-        hidden: widths of the feed-forward layers before the last.
-        differences, delta_features: off for the ablations of [D18] table 6.
-        slope: of the leaky ReLU, used everywhere, on the output too.
+        hidden: widths of the feed-forward layers before the last; by default (K + F, K).
+        differences, delta_features: False for the ablations of [D18] table 6.
+        slope: slope of every leaky ReLU, also of the one on the output.
     """
 
     filters: int = 32
@@ -41,10 +41,14 @@ class DeltaConfig(ShapedConfig):
         if not (self.differences or self.delta_features):
             raise InputError("Delta needs difference vectors or Delta features; both are off")
 
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """Widths of the feed-forward layers, from their input to the score."""
+        return (self.filters + len(self.lexical_features), *(self.hidden or ()), 1)
+
     def weight_shapes(self, words: int, dimension: int) -> dict[str, tuple[int, ...]]:
-        features, filters = len(self.lexical_features), self.filters
+        features, filters, widths = len(self.lexical_features), self.filters, self.layer_widths
         inward = [dimension * self.differences + DELTA_FEATURES * self.delta_features] + [filters] * self.convolutions
-        widths = [filters + features, *self.hidden, 1]
         shapes: dict[str, tuple[int, ...]] = {"feature_mean": (features,), "feature_scale": (features,)}
         for at in range(self.convolutions):
             shapes[f"convolutions.{at}.weight"] = (filters, inward[at], self.width)

@@ -1,7 +1,7 @@
-"""What Delta's score of a document is made of: integrated gradients over the Delta matrix and the lexical features.
+"""The attribution of Delta's scores: integrated gradients over the Delta matrix and the lexical features.
 
-Each document word's row of the matrix has four inputs: the difference to the closest query word, and the three Delta
-features. Without any of them a row is zeros; without a feature, it has its mean in the training data.
+The row of a document word has four inputs: the difference to the closest query word, and the three Delta features. The
+baseline of a row is zeros; that of a lexical feature is its mean in the training data.
 """
 
 from __future__ import annotations
@@ -31,31 +31,35 @@ def explain(model: Delta, inputs: Inputs) -> Attribution:
     mask = inputs.document_mask  # [1, N]
     stage = delta_stage(documents, mask, queries, inputs.query_mask)  # [1, N, D + 3]
     rows = model.kept_columns(stage)  # [1, N, rows]
-    part_of = torch.arange(rows.shape[2]) - (rows.shape[2] - DELTA_FEATURES - 1)  # of each column of a row
-    part_of = part_of.clamp_min(0) if model.config.delta_features else torch.zeros_like(part_of)
+    parts = torch.arange(rows.shape[2]) - (rows.shape[2] - DELTA_FEATURES - 1)  # of each column of a row, [rows]
+    parts = parts.clamp_min(0) if model.config.delta_features else torch.zeros_like(parts)
 
     def score(words: Tensor, features: Tensor) -> Tensor:
         """words [S, N, 4], features [S, F]."""
-        pooled = model.convolve(rows * words[..., part_of], mask.expand(len(words), -1))  # [S, K]
+        pooled = model.convolve(rows * words[..., parts], mask.expand(len(words), -1))  # [S, K]
         return model.combine(pooled, features)  # [S]
 
     cosines = functional.normalize(queries[0], dim=1) @ functional.normalize(documents[0], dim=1).T  # [M, N]
     closest = closest_words(documents, queries, inputs.query_mask)[0].numpy()  # [N]
-    found = of_words(model, inputs, score, (len(ROW_PARTS),), matrix=cosines.numpy(), closest=closest)
-    details = _details(model, inputs, rows, stage, found.words)
-    return replace(found, words=found.words.sum(axis=1), details=details)
+    attribution = of_words(model, inputs, score, (len(ROW_PARTS),), matrix=cosines.numpy(), closest=closest)
+    words = attribution.words  # [N, 4]
+    assert words is not None
+    details = _details(model, inputs, rows, stage, words)
+    return replace(attribution, words=words.sum(axis=1), details=details)
 
 
 def _details(model: Delta, inputs: Inputs, rows: Tensor, stage: Tensor, words: np.ndarray) -> list[dict[str, Any]]:
-    """Of each document word the Delta features, what each input adds, and the filters whose maximum stands there."""
-    mask = inputs.document_mask
-    values = model.filter_values(model.convolutions[0](rows.transpose(1, 2)), mask)[0]  # [K, N]
-    largest, places = (one.tolist() for one in values.max(dim=1))  # [K] each
+    """The details of each document word: Delta features, contributions of the inputs, and filters with their maximum
+    at this word."""
+    values = model.filter_values(model.convolutions[0](rows.transpose(1, 2)), inputs.document_mask)[0]  # [K, N]
+    maxima, positions = (tensor.tolist() for tensor in values.max(dim=1))  # [K] each
     filters = [
-        {str(filter): largest[filter] for filter, at in enumerate(places) if at == word} for word in range(len(words))
+        {str(filter): maxima[filter] for filter, position in enumerate(positions) if position == word}
+        for word in range(len(words))
     ]
-    measured = stage[0, :, -DELTA_FEATURES:].tolist()  # [N, 3]
+    features = stage[0, :, -DELTA_FEATURES:].tolist()  # [N, 3]
     return [
-        dict(zip(ROW_PARTS[1:], of_word)) | {"added": dict(zip(ROW_PARTS, added)), "filters": of_filters}
-        for of_word, added, of_filters in zip(measured, words.tolist(), filters)
+        dict(zip(ROW_PARTS[1:], word_features))
+        | {"added": dict(zip(ROW_PARTS, contributions)), "filters": word_filters}
+        for word_features, contributions, word_filters in zip(features, words.tolist(), filters)
     ]

@@ -1,12 +1,12 @@
-"""The fast path of Delta ([D18] 3): the scores of :class:`~rerank_plugin.models.delta.model.Delta` without its stage.
+"""The fast path of Delta ([D18] 3): the scores of the module, without materializing the Delta matrix.
 
-The first convolution is linear in the rows of the Delta matrix, and a row is ``d - q*`` and three numbers. So what a
-word adds to a convolution at each of its taps is ``W_t d - W_t q*`` plus the three numbers times their weights: the
-first part is a table over the vocabulary, made once a checkpoint, and the rest is computed once for each distinct word
-of the candidates. Difference vectors never exist, and the closest query word is looked for once a distinct word.
+The first convolution is linear in the rows of the Delta matrix, and a row is ``d - q*`` and three features. So a word
+contributes ``W_t d - W_t q*``, plus the three features times their weights, at tap t. ``W_t d`` is a table over the
+vocabulary, computed once per checkpoint; the rest is computed once per distinct word of the candidates, like the
+closest query word. Difference vectors are never computed.
 
-The distances are sums of squared differences and not ``|d|^2 + |q|^2 - 2 d.q``: that form is wrong in the fourth digit
-where d is close to q, and those are the words that matter.
+The distances are sums of squared differences and not ``|d|^2 + |q|^2 - 2 d.q``, which is wrong in the fourth digit if d
+is close to q, and close words matter most.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from rerank_plugin.models.fast_paths import FastPath
 
 
 class FastDelta(FastPath[DeltaConfig]):
-    """Scores candidates as the module does."""
+    """Scores candidates like :class:`~rerank_plugin.models.delta.model.Delta`."""
 
     def __init__(self, config: DeltaConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
         super().__init__(config, arrays, builder, threads)
@@ -67,15 +67,16 @@ class FastDelta(FastPath[DeltaConfig]):
         self.panels = np.zeros((len(later), padded // LANES, config.width * padded, LANES), np.float32)
         for place, weight in enumerate(later):
             self.panels[place] = pack_convolution(weight, padded)
-        layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(len(config.hidden) + 1)]
+        count = len(config.layer_widths) - 1
+        layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(count)]
         self.layers = DenseLayers(layers, config.slope, config.slope)
         self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
 
     def _first_taps(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tables of the first convolution: of the vocabulary [V, width * K], and of the Delta features [3, width * K].
 
-        What an ablation switches off adds nothing. The table does not depend on the number of threads, as a product by
-        a library may.
+        Parts that an ablation switches off are zeros. Unlike a product by a library, the table does not depend on the
+        number of threads.
         """
         taps = tap_columns(weight)  # [inward, width * K]
         dimension = self.vectors.shape[1] if self.config.differences else 0
@@ -122,9 +123,12 @@ class FastDelta(FastPath[DeltaConfig]):
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors, found, start, stop):
-    """What distinct words start..stop add to the first convolution at each tap: rows of ``found``, [U, width * K]."""
-    dimension, columns = vectors.shape[1], found.shape[1]
+def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors, word_taps, start, stop):
+    """The contributions of distinct words start..stop at each tap of the first convolution, into ``word_taps``.
+
+    word_taps: float32 [U, width * K].
+    """
+    dimension, columns = vectors.shape[1], word_taps.shape[1]
     for word in range(start, stop):
         if word + AHEAD < stop:
             prefetch_row(vectors, ids[word + AHEAD])
@@ -146,10 +150,10 @@ def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors
         cosine = product / max(norm * query_norm, np.float32(TINY))
         lengths = norm + query_norm
         proximity = np.float32(1.0) - distance / lengths if lengths > 0 else np.float32(0.0)
-        other = query_ids[closest]
+        query_id = query_ids[closest]
         for i in range(columns):
-            found[word, i] = (
-                (taps[id, i] - taps[other, i])
+            word_taps[word, i] = (
+                (taps[id, i] - taps[query_id, i])
                 + cosine * feature_taps[0, i]
                 + distance * feature_taps[1, i]
                 + proximity * feature_taps[2, i]
@@ -158,14 +162,14 @@ def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors
 
 @njit(nogil=True, cache=True)
 def _pool_documents(taps, places, lengths, panels, biases, slope, width, filters, buffers, pooled, start, stop):
-    """Convolutions and max-pooling of candidates start..stop: the first ``filters`` columns of rows of ``pooled``.
+    """Convolutions and max-pooling of candidates start..stop, into the first ``filters`` columns of ``pooled``.
 
     panels: float32 [layers - 1, K / LANES, width * K, LANES]. buffers: zeros, float32 [2, N + width - 1 + 2 ROWS, K].
     """
     border, columns = width // 2, biases.shape[1]
     rest = (border + ROWS) * columns
     for candidate in range(start, stop):
-        length = np.int64(lengths[candidate])  # as elsewhere, or dense is compiled a second time
+        length = np.int64(lengths[candidate])  # the type of its other calls; for another one dense is compiled again
         # A layer reads rows [0, length + 2 border) and writes rows [border, border + length): the borders stay zero.
         behind = (border + length) * columns * 4
         if length > 0:
@@ -182,8 +186,8 @@ def _pool_documents(taps, places, lengths, panels, biases, slope, width, filters
 def _sum_taps(builder, taps, words, bias, target, columns, step, low, high, slope):
     """``target[:columns] = leaky(bias + the sum over taps t, low <= t < high, of taps[words[t], t * columns :])``.
 
-    The first four are addresses; ``columns`` is a multiple of LANES, ``step`` the length of a row of ``taps``, and
-    there is at least one tap. NaN stays NaN.
+    The first four arguments are addresses; ``columns`` is a multiple of LANES, ``step`` is the length of a row of
+    ``taps``, and there is at least one tap. NaN stays NaN.
     """
     size, slopes, zero = columns.type, repeat(builder, slope), VECTOR(None)
 
@@ -210,7 +214,7 @@ def _sum_taps(builder, taps, words, bias, target, columns, step, low, high, slop
 def first_layer(taps, words, length, bias, slope, width, border, target):
     """The first convolution of a document's first words int32 [length], into the rows of ``target`` from ``border`` on.
 
-    A window sees the words of ``width`` places in a row, of which ``border`` before and behind the text are empty.
+    A window covers ``width`` positions; the text has ``border`` empty positions before and behind it.
     """
     columns = len(bias)
     for window in range(length + 2 * border - width + 1):
@@ -224,7 +228,7 @@ def first_layer(taps, words, length, bias, slope, width, border, target):
 
 @code(NUMBER, types.intp)
 def _clear(builder, target, count):
-    """Set ``count`` float32 numbers from an address on to zero; ``count`` is a multiple of LANES, and not 0."""
+    """Set ``count`` float32 numbers from an address on to zero; ``count`` is a positive multiple of LANES."""
 
     def clear_lanes(place, _):
         size = place.type
@@ -236,10 +240,10 @@ def _clear(builder, target, count):
 
 @njit(nogil=True, inline="always")
 def pool(rows, first, count, pooled, candidate, filters):
-    """The largest value of each of the first columns of ``count`` rows; 0 if there are none; NaN stays NaN."""
+    """The maximum over ``count`` rows in each of the first ``filters`` columns; 0 without rows; NaN stays NaN."""
     for i in range(filters):
         pooled[candidate, i] = rows[first, i] if count else 0.0
     for row in range(first + 1, first + count):
         for i in range(filters):
-            value, best = rows[row, i], pooled[candidate, i]
-            pooled[candidate, i] = value if value > best or value != value else best
+            value, largest = rows[row, i], pooled[candidate, i]
+            pooled[candidate, i] = value if value > largest or value != value else largest

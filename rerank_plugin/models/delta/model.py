@@ -1,8 +1,9 @@
 """Delta ([D18] sections 3 and 4.2): differences between document words and their closest query words.
 
-An unparameterized stage turns a query and a document into one row a document word: the difference to the closest query
-word (Euclidean distance), and three similarities of the two. Three convolutions over the rows, a maximum over the
-document, the lexical features beside it, and three feed-forward layers give the score. The word vectors are fixed.
+The Delta stage, which has no parameters, turns a query and a document into one row per document word: the difference to
+the closest query word (Euclidean distance), and three features of the two: cosine, distance and proximity. Three
+convolutions over the rows are max-pooled over the document; three feed-forward layers compute the score from the pooled
+values and the lexical features. The word vectors are fixed.
 
 Where the paper is silent:
 
@@ -12,8 +13,8 @@ Where the paper is silent:
 * A document without words pools to zeros; its lexical features still count.
 * Lexical features are brought to zero mean and unit variance with the training data's statistics, which are saved with
   the weights: BM25 and the shares differ by an order of magnitude, and L2 and Adagrad would see only BM25.
-* 'Masked to ignore padding' in a convolution: padded rows are zero before every layer, so a border is the same whether
-  the array ends there or not.
+* 'Masked to ignore padding' in a convolution: padded rows are zero before every layer, so the end of a document looks
+  the same with and without padding.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution
 
 
 class Delta(StandardizedFeatures[DeltaConfig]):
-    """Delta as a module over word vectors that are not trained ([D18] 3)."""
+    """Delta as a module over fixed word vectors ([D18] 3)."""
 
     name = "delta"
     any_width = True
@@ -39,7 +40,7 @@ class Delta(StandardizedFeatures[DeltaConfig]):
         rows = vectors.shape[1] * config.differences + DELTA_FEATURES * config.delta_features
         self.convolutions = convolution_layers(rows, config, config.width // 2)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = linear_layers(config.filters + len(config.lexical_features), *config.hidden, 1)
+        self.layers = linear_layers(*config.layer_widths)
 
     def kept_columns(self, matrix: Tensor) -> Tensor:
         """The Delta matrix [B, N, D + 3] without the columns that an ablation switches off."""
@@ -52,17 +53,17 @@ class Delta(StandardizedFeatures[DeltaConfig]):
         return self.pool(self.convolutions[0](rows.transpose(1, 2)), mask)  # [B, K, N] to [B, K]
 
     def pool(self, sums: Tensor, mask: Tensor) -> Tensor:
-        """What follows the sums of the first convolution: float [B, K, N] and bool [B, N] to float [B, K]."""
+        """Max-pooling from the sums of the first convolution on: float [B, K, N] and bool [B, N] to float [B, K]."""
         pooled = self.filter_values(sums, mask).amax(dim=2)  # [B, K]
         return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
 
     def filter_values(self, sums: Tensor, mask: Tensor) -> Tensor:
-        """What is pooled: the values of the last convolution's filters, -infinity where padded; float [B, K, N]."""
-        alive = mask[:, None, :]  # [B, 1, N]
-        features = functional.leaky_relu(sums, self.config.slope) * alive  # [B, K, N]
+        """The values of the last convolution's filters before pooling, -infinity where padded; float [B, K, N]."""
+        present = mask[:, None, :]  # [B, 1, N]
+        features = functional.leaky_relu(sums, self.config.slope) * present  # [B, K, N]
         for convolution in self.convolutions[1:]:
-            features = functional.leaky_relu(convolution(features), self.config.slope) * alive  # [B, K, N]
-        return self.dropout(features).masked_fill(~alive, -torch.inf)
+            features = functional.leaky_relu(convolution(features), self.config.slope) * present  # [B, K, N]
+        return self.dropout(features).masked_fill(~present, -torch.inf)
 
     def combine(self, pooled: Tensor, features: Tensor) -> Tensor:
         """The feed-forward layers ([D18] 3.4): float [B, K] and lexical features [B, F] to scores [B]."""

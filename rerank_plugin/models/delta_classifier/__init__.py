@@ -1,4 +1,4 @@
-"""The classifier of [D17] 4: the module, which has no fast path."""
+"""The Delta Relevance Classifier ([D17] 4): the module; it has no fast path."""
 
 from rerank_plugin.models.base import Recipe
 from rerank_plugin.models.register import ModelEntry, register

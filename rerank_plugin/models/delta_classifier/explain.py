@@ -1,4 +1,4 @@
-"""What the Delta Relevance Classifier's score is made of: integrated gradients over its rows and overlap features."""
+"""The attribution of the Delta Relevance Classifier's scores: integrated gradients over rows and overlap features."""
 
 from __future__ import annotations
 

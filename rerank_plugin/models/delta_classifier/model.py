@@ -1,34 +1,34 @@
-"""The Delta Relevance Classifier ([D17] section 4, figure 1): Delta as it was first, which estimates a probability.
+"""The Delta Relevance Classifier ([D17] section 4, figure 1): the first version of Delta, a probability of relevance.
 
-Every known word of the document is paired with its closest known query word; their difference, cosine and distance make
-a row (algorithm 1). Three convolutions over the rows and a maximum over the document make a vector; four overlap
-features beside it, and a feed-forward network classifies the pair. The word vectors are fixed.
+Every known word of the document is paired with its closest known query word; their difference, cosine and distance are
+a row (algorithm 1). Three convolutions over the rows are max-pooled over the document; a feed-forward network
+classifies the pair from the pooled vector and four overlap features. The word vectors are fixed.
 
-It differs from :mod:`~rerank_plugin.models.delta.model` in that UNK is skipped, in the rows (no proximity), the borders
-of the convolutions, ReLU, the size (256 filters), the classifier, and the training.
+Differences to :mod:`~rerank_plugin.models.delta.model`: UNK is skipped, rows have no proximity, and borders of the
+convolutions, activation (ReLU), size (256 filters), classifier and training differ.
 
-As it was trained ([D17] 4.6 and 4.7): binary cross-entropy of the sigmoid of our score; Adadelta, mini-batches of 256,
-10 epochs, of which the one with the best accuracy on the validation data counts. Samples have one weight, or, which
-raised NDCG@20 by 2%, ``max(1, log(1 + r))`` at the relevance level r.
+Training ([D17] 4.6 and 4.7): binary cross-entropy of the sigmoid of the score; Adadelta, mini-batches of 256, 10
+epochs, of which the one with the best accuracy on the validation data is kept. All samples have weight 1 or, which
+raised nDCG@20 by 2%, ``max(1, log(1 + r))`` at relevance level r.
 
 In shapes w is the width of a convolution.
 
 Where the paper is silent:
 
-* The score is what the sigmoid is applied to. The order is the same, cross-entropy of logits is the same loss, and
-  scores that differ stay different in float32.
-* The document is cut to N words first, and UNK is skipped then. Algorithm 1 gives no row for a skipped word, so its
-  neighbours stand side by side in the convolutions.
+* The score is the input of the sigmoid. The order is the same, cross-entropy of logits is the same loss, and scores
+  that differ stay different in float32.
+* The document is cut to N words before UNK is skipped. Algorithm 1 gives no row for a skipped word, so its neighbours
+  are adjacent in the convolutions.
 * Equal distances: the first query word counts as the closest. Zero vectors: cosine 0.
 * Without a known word in the query or in the document the pooled vector is zeros; the overlap features still count.
-* The mask, with borders in 'full' mode ([D17] 4.1): windows that hold no word are zero before the next layer and no
-  part of the maximum.
-* 'Query and document words in common': Severyn and Moschitti count words of both texts; we take their share of the
-  distinct words of either, as [D18] 4.2.2 (3) and (5) names the features of that paper. Like there, the overlap
-  features are of whole texts and know words that have no vector.
+* The mask, with borders in 'full' mode ([D17] 4.1): windows without words are zero before the next layer and not part
+  of the maximum.
+* 'Query and document words in common': Severyn and Moschitti count words of both texts; the feature here is their share
+  of the distinct words of either, as [D18] 4.2.2 (3) and (5) names the features of that paper. As there, the overlap
+  features read whole texts and also words without a vector.
 * Overlap features are brought to zero mean and unit variance with the training data's statistics, which are saved with
   the weights.
-* Dropout probabilities were tuned, and are not given.
+* Dropout probabilities: tuned, but not reported.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class DeltaClassifierConfig(ModelConfig):
     """Hyper-parameters; the defaults are the paper's where it gives any.
 
     Attributes:
-        width: of the convolutions.
+        width: width of the convolutions.
         hidden: widths of the feed-forward layers before the last; by default two as wide as the joined vector.
         dropout, classifier_dropout: in the Delta Scanner and, twice, in the Relevance Classifier.
-        lexical_features: names from :mod:`rerank_plugin.inputs.lexical_features`; the paper's are the four overlaps.
+        lexical_features: names from :mod:`rerank_plugin.inputs.lexical_features`; the paper has the four overlaps.
     """
 
     filters: int = 256
@@ -79,6 +79,11 @@ class DeltaClassifierConfig(ModelConfig):
         """Width of the joined vector, K + F."""
         return self.filters + len(self.lexical_features)
 
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """Widths of the feed-forward layers, from the joined vector to the score."""
+        return (self.joined, *(self.hidden or ()), 1)
+
 
 def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
     """The difference features ([D17] algorithm 1), without parameters.
@@ -88,7 +93,7 @@ def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
     Returns:
         rows float [B, N, D + 2]: ``d - q*``, ``cos(d, q*)``, ``|d - q*|`` for the closest query word q* of each known
-        word d, one behind the other, then zeros; and where there is a row, bool [B, N].
+        word d, without gaps, then zeros; and their mask, bool [B, N].
     """
     query_known = inputs.query_mask & (inputs.queries > 0)  # [B, M]
     order, mask = known_first(inputs)  # [B, N] each
@@ -98,7 +103,7 @@ def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def known_first(inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """The places of document words, the known ones first, int64 [B, N]; and which of these are known, bool [B, N]."""
+    """Positions of document words, known words first, int64 [B, N]; and the mask of known words, bool [B, N]."""
     known = inputs.document_mask & (inputs.documents > 0)  # [B, N]
     order = torch.argsort(known.logical_not().to(torch.uint8), dim=1, stable=True)  # [B, N]
     return order, known.gather(1, order)
@@ -109,21 +114,21 @@ class DeltaClassifier(StandardizedFeatures[DeltaClassifierConfig]):
 
     Args:
         config: the hyper-parameters.
-        vectors: word vectors, float32 [V, D], row 0 for UNK, which counts for nothing; kept as they are.
+        vectors: word vectors, float32 [V, D], which stay fixed; row 0 for UNK is not used.
     """
 
     name = "delta-classifier"
-    any_width = True  # padding is inert
+    any_width = True
 
     def __init__(self, config: DeltaClassifierConfig, vectors: Tensor):
         super().__init__(config, vectors)
         self.convolutions = convolution_layers(vectors.shape[1] + PAIR_FEATURES, config, config.width - 1)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = linear_layers(config.joined, *config.hidden, 1)
+        self.layers = linear_layers(*config.layer_widths)
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
 
     def scan(self, rows: Tensor, mask: Tensor) -> Tensor:
-        """The Delta Scanner ([D17] 4.4): float [B, N, D + 2] and bool [B, N], words first, to float [B, K]."""
+        """The Delta Scanner ([D17] 4.4): float [B, N, D + 2] and mask bool [B, N], words first, to float [B, K]."""
         border = self.config.width - 1
         lengths = mask.sum(dim=1)[:, None, None]  # [B, 1, 1]
         features = rows.transpose(1, 2)  # [B, D + 2, N]
@@ -132,7 +137,7 @@ class DeltaClassifier(StandardizedFeatures[DeltaClassifierConfig]):
             lengths = lengths + border
             places = torch.arange(features.shape[2], device=features.device)  # [N + w - 1]
             features = features * (places < lengths)  # [B, K, N + w - 1]
-        # ReLU's values are at least 0, and so are those beyond a document: they never hide a greater one.
+        # Values of a ReLU are at least 0, so the zeros beyond a document never replace a larger value.
         pooled = self.dropout(features).amax(dim=2)  # [B, K]
         return torch.where(mask.any(dim=1, keepdim=True), pooled, 0.0)
 

@@ -1,4 +1,4 @@
-"""DRMM: the module, scored on the fast path of its family."""
+"""DRMM: the module, scored on the fast path of interaction models."""
 
 from rerank_plugin.models.recipes import entry
 from rerank_plugin.models.register import register

@@ -1,4 +1,4 @@
-"""What DRMM's score of a document is made of: integrated gradients over how much each word counts in a histogram."""
+"""The attribution of DRMM's scores: integrated gradients over the count of each word in the histograms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.drmm.model import Drmm
-from rerank_plugin.models.integrated_gradients import in_double, of_interaction
+from rerank_plugin.models.integrated_gradients import in_double, interaction_attribution
 
 
 def explain(model: Drmm, inputs: Inputs) -> Attribution:
@@ -18,6 +18,6 @@ def explain(model: Drmm, inputs: Inputs) -> Attribution:
     mask = inputs.document_mask[:, None, :]  # [1, 1, N]
 
     def score(cells: Tensor) -> Tensor:
-        return model.weighed(bins.expand(cells.shape), cells * mask, gates)  # [S]
+        return model.score_bins(bins.expand(cells.shape), cells * mask, gates)  # [S]
 
-    return of_interaction(model, inputs, score, cosine_matrix(model.vectors, inputs))
+    return interaction_attribution(model, inputs, score, cosine_matrix(model.vectors, inputs))

@@ -1,10 +1,9 @@
 """DRMM (Guo et al., CIKM 2016, section 3; baseline of [D18] 4.3.4 and [P] 3.1): histograms of similarities.
 
-For each query word the cosines to all document words are counted in ``bins`` bins from -1 to 1, of which the last is
-for the word itself. The logarithms of the counts go through feed-forward layers with tanh to one number a query word,
-and the score is their sum, weighed by a softmax over the IDF of the query words: the variant LCH x IDF, which was the
-best of the paper's and is the one that [D18] and [P] ran. The order of the document's words does not matter. The word
-vectors are fixed.
+For each query word the cosines to all document words are counted in ``bins`` bins from -1 to 1; the last bin is for the
+word itself. Feed-forward layers with tanh turn the logarithms of the counts into one number per query word, and the
+score is their sum, weighted by a softmax over the IDF of the query words: the variant LCH x IDF, the paper's best and
+the one in [D18] and [P]. The order of the document's words does not matter. The word vectors are fixed.
 
 With 30 bins and one hidden layer of 5 there are 30*5 + 5 + 5 + 1 weights and one in the gate: the 162 of [D18] 4.3.4.
 KTRel's DRMM has about 450 ([K] 5); ``hidden=(14,)`` has 450.
@@ -13,19 +12,19 @@ Where the paper is silent:
 
 * Bins are equally wide, as in the authors' program: a similarity s falls into bin ``floor((s + 1) / 2 * (bins - 1))``,
   and logarithms are ``log10(1 + count)``.
-* 'Exact match' is the same word, known to the model or not, and nothing else: two words with one and the same vector
-  are in the last bin but one, whatever rounding makes of their cosine.
-* An unknown word is similar to any other word with 0, and so is a zero vector, as for the other models here.
-* Borders. A cosine that is computed in two ways may fall on both sides of a border, and counts are whole: so cosines
-  are computed in double precision (in single precision on devices that know no other) and rounded to a multiple of
-  1e-6 before they are compared with borders. Two ways to a cosine differ by some 1e-15 then, and a cosine that is on a
-  border by construction, like 0 with 31 bins, is on it for everyone.
-* The paper reads whole documents. [D18] found nothing beyond 200 words, and reports DRMM with that: the default.
-* The gate's weight starts at 1; an empty document has empty bins, and a query without words the score 0.
-* [D18] ran it on Krovetz stems, without stop-words in queries and with vectors of CBOW. None of it is the default, so
+* Only the same word, known to the model or not, is an 'exact match': two words with equal vectors are in the last bin
+  but one, whatever the rounding of their cosine.
+* The similarity of an unknown word to any other word is 0, and so is that of a zero vector, as in the other models.
+* Borders. Two ways to compute a cosine may put it on different sides of a border, which changes a count: so cosines are
+  computed in double precision (in single precision on devices without double) and rounded to a multiple of 1e-6 before
+  they are compared with borders. Two ways then differ by some 1e-15 before rounding, and a cosine that is on a border
+  by construction, like 0 with 31 bins, is always on the border.
+* The paper reads whole documents. [D18] found no gain beyond 200 words, and reports DRMM with 200: the default.
+* The gate's weight starts at 1; an empty document has empty bins, and the score of a query without words is 0.
+* [D18] ran DRMM on Krovetz stems, without stop-words in queries and with vectors of CBOW. None of it is the default, so
   that all models read the same words. Stems are a setting of index and word vectors (``index --stem krovetz``,
-  ``embed words --stem krovetz --method cbow``), stop-words one of the model: ``query_stopwords="remove"`` takes
-  Lucene's English ones out of a query before it is cut at M. A query that has no other words keeps them.
+  ``embed words --stem krovetz --method cbow``), stop-words one of the model: ``query_stopwords="remove"`` removes
+  Lucene's English stop-words from a query before it is cut to M words. A query of stop-words only keeps them.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
 from rerank_plugin.models.ranking_model import linear_layers, masked_softmax
 
-STEPS = 1_000_000  # of a similarity, from 0 to 1: borders are compared with whole steps
+STEPS = 1_000_000  # of a similarity from 0 to 1; whole steps are compared with borders
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class DrmmConfig(ModelConfig):
     """Hyper-parameters; the defaults are those of the paper, cut at N as in [D18] 4.3.4.
 
     Attributes:
-        bins: of a histogram, the last one for exact matches.
+        bins: number of bins of a histogram, with the last one for exact matches.
         hidden: widths of the feed-forward layers before the last.
         query_stopwords: ``keep``, or ``remove`` as in [D18] 4.3.4.
     """
@@ -69,7 +68,10 @@ class DrmmConfig(ModelConfig):
 
 
 def precise_cosines(vectors: Tensor, inputs: Inputs) -> Tensor:
-    """Cosines of all query and document words, float64 [B, M, N]; 0 where either is unknown. Padding means nothing."""
+    """Cosines of all query and document words, float64 [B, M, N]; 0 for unknown words. Values at padding are arbitrary.
+
+    float32 on devices without double precision.
+    """
     precision = torch.float32 if vectors.device.type == "mps" else torch.float64
     documents = vectors[inputs.documents].to(precision)  # [B, N, D]
     queries = vectors[inputs.queries].to(precision)  # [B, M, D]
@@ -87,7 +89,7 @@ def bins_of(cosines: Tensor, bins: int) -> Tensor:
 
 
 class Drmm(InteractionModel[DrmmConfig]):
-    """DRMM as a module over word vectors that are not trained."""
+    """DRMM as a module over fixed word vectors."""
 
     name = "drmm"
     matches_unknown_words = True
@@ -98,22 +100,22 @@ class Drmm(InteractionModel[DrmmConfig]):
         self.gate = nn.Parameter(torch.ones(1))
 
     def interaction(self, inputs: Inputs) -> Tensor:
-        """The bin of each query and document word, int64 [B, M, N]. Padding is in some bin, too."""
+        """The bin of each query and document word, int64 [B, M, N]. Bins at padding are arbitrary."""
         bins = bins_of(precise_cosines(self.vectors, inputs), self.config.bins)  # [B, M, N]
         return bins.masked_fill(same_words(inputs), self.config.bins - 1)
 
     def gates(self, inputs: Inputs) -> Tensor:
-        """The shares of the query words, float [B, M]: they add up to 1, and padding has none."""
+        """The weights of the query words, float [B, M]: they add up to 1, and are 0 at padding."""
         return masked_softmax(self.gate * inputs.query_idf, inputs.query_mask)
 
     def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:
         present = inputs.document_mask[:, None, :].to(self.vectors.dtype)  # [B, 1, N]
-        return self.weighed(matrix, present, self.gates(inputs))  # [B]
+        return self.score_bins(matrix, present, self.gates(inputs))  # [B]
 
-    def weighed(self, bins: Tensor, present: Tensor, gates: Tensor) -> Tensor:
-        """Scores [B] from bins int64 [B, M, N], how much each cell counts, float [B, 1 or M, N], and gates [B, M]."""
-        counts = present.new_zeros(*bins.shape[:2], self.config.bins)  # [B, M, bins]
-        hidden = torch.log10(1 + counts.scatter_add(2, bins, present.expand(bins.shape)))  # [B, M, bins]
+    def score_bins(self, bins: Tensor, weights: Tensor, gates: Tensor) -> Tensor:
+        """Scores [B] from bins int64 [B, M, N], the counts of cells, float [B, 1 or M, N], and gates float [B, M]."""
+        counts = weights.new_zeros(*bins.shape[:2], self.config.bins)  # [B, M, bins]
+        hidden = torch.log10(1 + counts.scatter_add(2, bins, weights.expand(bins.shape)))  # [B, M, bins]
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))  # [B, M, width of the layer]
         return (hidden[:, :, 0] * gates).sum(dim=1)  # [B]

@@ -1,4 +1,4 @@
-"""DUET: the module, scored on the fast path of its family, which computes its exact matches."""
+"""DUET: the module, scored on the fast path of interaction models, which computes its exact matches."""
 
 from rerank_plugin.models.recipes import entry
 from rerank_plugin.models.register import register

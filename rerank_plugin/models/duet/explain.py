@@ -1,4 +1,4 @@
-"""What DUET's score of a document is made of: integrated gradients over exact matches and over the word vectors."""
+"""The attribution of DUET's scores: integrated gradients over exact matches and over the word vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rerank_plugin.models.integrated_gradients import in_double, integrated_grad
 
 
 def explain(model: Duet, inputs: Inputs) -> Attribution:
-    """The attribution of one document's score; inputs with B = 1. Only matches can be divided by words of the query."""
+    """The attribution of one document's score; inputs with B = 1. Only matches divide by query words."""
     model, inputs = in_double(model, inputs)
     matches = model.interaction(inputs)  # [1, M, N]
     documents = model.vectors[inputs.documents]  # [1, N, D]
@@ -24,7 +24,7 @@ def explain(model: Duet, inputs: Inputs) -> Attribution:
 
     base, (cells, words) = integrated_gradients(score, [matches.shape[1:], documents.shape[1:2]])
     known, matrix = known_words(model, inputs), matches[0].numpy()
-    found = of_cells(base, cells, known=known, matrix=matrix, matrix_name=model.matrix_name)
+    attribution = of_cells(base, cells, known=known, matrix=matrix, matrix_name=model.matrix_name)
     if model.config.parts == "local":
-        return found
-    return replace(found, words=found.words + words, query_words=None)
+        return attribution
+    return replace(attribution, words=attribution.words + words, query_words=None)

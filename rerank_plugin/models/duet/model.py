@@ -1,34 +1,34 @@
-"""DUET: exact matches by position beside matches of learned representations.
+"""DUET: exact matches by position, and matches of learned representations.
 
 Mitra, Diaz and Craswell, Learning to Match using Local and Distributed Representations of Text for Web Search (WWW
 2017), arXiv 1610.08136: the local model is section 3.1, the distributed model 3.2, their sum the duet. The local model
 alone is a baseline of [P], the duet one of [K].
 
-Local: a binary matrix says at which places of the document each query word stands. One affine map, shared by the query
-words, takes a word's whole row of places to K filters; fully connected layers over all query words give the score.
-Distributed: convolutions over the words of query and document; the query's is max-pooled as a whole, the document's in
-windows; the two meet in a Hadamard product, window by window, and fully connected layers give the score. Every layer
-ends in tanh, the last ones too (as in the authors' code), so a score lies between -2 and 2.
+Local: a binary matrix marks the positions of each query word in the document. One affine map, shared by the query
+words, maps a word's row of positions to K filters; fully connected layers over all query words compute the score.
+Distributed: convolutions over the words of query and document; the query's features are max-pooled over the whole
+query, the document's in windows; fully connected layers compute the score from the Hadamard product of the two, window
+by window. Every layer ends in tanh, also the last ones (as in the authors' code), so a score lies between -2 and 2.
 
 In shapes P are the pooling windows of a document of N words.
 
-What differs from the paper:
+Differences to the paper:
 
-* A word is its word vector, which is fixed; there it is counts of character n-graphs, the 2,000 most common ones.
+* A word is its word vector, which is fixed; in the paper it is counts of the 2,000 most common character n-graphs.
 * Documents are abstracts of some 200 words and not web pages cut at 1,000: N is 250.
-* Pooling windows are 100 positions wide as there, but 10 apart and not 1: neighbours that are 1 apart share 99 of 100
-  positions and nearly all maxima, and on abstracts each of them costs K * hidden weights (``pool_stride=1`` is theirs).
+* Pooling windows are 100 positions wide as in the paper, but 10 apart and not 1: neighbours that are 1 apart share 99
+  of 100 positions and nearly all maxima, and on abstracts each window costs K * hidden weights (``pool_stride=1`` is
+  the paper's).
 
 Where the paper is silent:
 
-* Padding. There it is zeros that take part like words; here it adds nothing. A text is read as if the arrays ended with
-  it: n-grams and windows that reach beyond it do not exist, except where the text is shorter than one, and the features
-  of windows and query words that do not exist are zeros in the fully connected layers. So a score is the same however
-  much padding there is, and more room (larger N, M) leaves the score of a text that fits as it was, if the weights of
-  the new places are added behind the old ones.
-* The last window holds what is left when the stride does not divide: no position is lost.
-* A query word that no document holds matches nowhere; it still counts as a word.
-* A document without words: its rows of the local model are the bias alone, and the distributed model sees zeros.
+* Padding. In the paper it is zeros that are read like words; here it does not contribute. N-grams and windows that
+  reach beyond the text do not exist, unless the text is shorter than one, and the features of missing windows and query
+  words are zeros in the fully connected layers. So scores do not depend on padding, and a larger N or M does not change
+  the score of a text that fits, if the weights of the new positions are appended.
+* The last window holds the remaining positions if the stride does not divide their number.
+* A query word that no document holds has no matches; it still counts as a word.
+* A document without words: its rows of the local model are the bias, and the distributed model reads zeros.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ PARTS = ("local", "distributed", "both")
 
 @dataclass(frozen=True)
 class DuetConfig(ModelConfig):
-    """Hyper-parameters; the defaults are the paper's but for ``document_words`` and ``pool_stride``.
+    """Hyper-parameters; the defaults are the paper's, except ``document_words`` and ``pool_stride``.
 
     Attributes:
         parts: 'local', 'distributed', or 'both' for the duet.
-        filters: K, of every convolution.
+        filters: K, the filters of every convolution.
         hidden: widths of the fully connected layers before the last, in both models.
-        width: words that a convolution of the distributed model sees at once.
-        pool_width, pool_stride: positions of a document's pooling window, and from one window to the next.
-        dropout: before the last layer.
+        width: width of the distributed model's convolutions, in words.
+        pool_width, pool_stride: width of a document's pooling window, and distance of adjacent windows, in positions.
+        dropout: dropout before the last layer.
     """
 
     parts: str = "both"
@@ -94,19 +94,19 @@ class DuetConfig(ModelConfig):
         return 1 + max(0, -(-(self.positions - self.pool_width) // self.pool_stride))
 
 
-def positions_of(mask: Tensor, width: int) -> Tensor:
-    """Positions of a convolution over each text: bool [B, N] to int64 [B].
+def count_positions(mask: Tensor, width: int) -> Tensor:
+    """The number of positions of a convolution over each text: bool [B, N] to int64 [B].
 
-    A text shorter than the convolution has one position, which sees zeros behind the text; one without words has none.
+    A text shorter than the convolution has one position, with zeros behind the text; a text without words has none.
     """
     words = mask.sum(dim=1)  # [B]
     return (words - width + 1).clamp_min(1) * (words > 0)
 
 
 def window_mask(positions: Tensor, config: DuetConfig) -> Tensor:
-    """Which pooling windows a document of ``positions``, int64 [B], has: bool [B, P].
+    """The mask of pooling windows, bool [B, P], of documents with ``positions``, int64 [B].
 
-    It has the first one, and each one whose forerunner does not reach the end.
+    A document has the first window, and each window whose predecessor does not reach the last position.
     """
     window = torch.arange(config.windows, device=positions.device)  # [P]
     covered = torch.where(window > 0, (window - 1) * config.pool_stride + config.pool_width, 0)  # [P]
@@ -114,7 +114,7 @@ def window_mask(positions: Tensor, config: DuetConfig) -> Tensor:
 
 
 class FullyConnected(nn.Module):
-    """Fully connected layers with tanh, dropout before the last, which gives the score: float [B, inward] to [B]."""
+    """Fully connected layers with tanh, and dropout before the last layer: float [B, inward] to scores [B]."""
 
     def __init__(self, inward: int, config: DuetConfig):
         super().__init__()
@@ -133,16 +133,16 @@ class LocalModel(nn.Module):
 
     def __init__(self, config: DuetConfig):
         super().__init__()
-        # A convolution with filters as long as the document has one position: it is an affine map of the row.
+        # A convolution with filters as long as the document has one position and is an affine map of the row.
         self.row = nn.Linear(config.document_words, config.filters)
         self.query_words = config.query_words
         self.output = FullyConnected(config.query_words * config.filters, config)
 
     def forward(self, matches: Tensor, query_mask: Tensor) -> Tensor:
         """Scores [B] from the matrix of matches, float [B, M, N]."""
-        weight = self.row.weight[:, : matches.shape[2]]  # [K, N], or fewer where no document has N words
+        weight = self.row.weight[:, : matches.shape[2]]  # [K, N], or fewer columns if no document has N words
         features = torch.tanh(functional.linear(matches, weight, self.row.bias))  # [B, M, K]
-        features = features * query_mask[:, :, None]  # [B, M, K], or fewer words where no query has M
+        features = features * query_mask[:, :, None]  # [B, M, K], or fewer rows if no query has M words
         features = functional.pad(features, (0, 0, 0, self.query_words - features.shape[1]))  # [B, M, K]
         return self.output(features.flatten(1))  # [B]
 
@@ -163,26 +163,26 @@ class DistributedModel(nn.Module):
         """tanh of a convolution, -infinity where it has no position: float [B, T, D], bool [B, T] to [B, K, T]."""
         words = (words * mask[:, :, None]).transpose(1, 2)  # [B, D, T]
         features = torch.tanh(convolution(functional.pad(words, (0, self.config.width - 1))))  # [B, K, T]
-        places = torch.arange(mask.shape[1], device=mask.device)  # [T]
-        alive = places < positions_of(mask, self.config.width)[:, None]  # [B, T]
-        return features.masked_fill(~alive[:, None, :], -torch.inf)
+        positions = torch.arange(mask.shape[1], device=mask.device)  # [T]
+        present = positions < count_positions(mask, self.config.width)[:, None]  # [B, T]
+        return features.masked_fill(~present[:, None, :], -torch.inf)
 
     def query(self, words: Tensor, mask: Tensor) -> Tensor:
-        """What the query is: float [B, M, D] and bool [B, M] to [B, K]."""
+        """The representation of the query: float [B, M, D] and bool [B, M] to [B, K]."""
         pooled = self.convolve(self.query_convolution, words, mask).amax(dim=2)  # [B, K]
         pooled = pooled.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)  # [B, K]
         return torch.tanh(self.query_layer(pooled))  # [B, K]
 
     def document(self, words: Tensor, mask: Tensor) -> Tensor:
-        """What the document's windows are, zeros where it has none: float [B, N, D] and bool [B, N] to [B, P, K]."""
+        """The representations of the windows, 0 for missing windows: float [B, N, D] and bool [B, N] to [B, P, K]."""
         width, stride, windows = self.config.pool_width, self.config.pool_stride, self.config.windows
         features = self.convolve(self.document_convolution, words, mask)[:, :, : self.config.positions]
         missing = (windows - 1) * stride + width - features.shape[2]
         features = functional.pad(features, (0, missing), value=-torch.inf)  # [B, K, all positions of P windows]
         pooled = functional.max_pool1d(features, width, stride)  # [B, K, P]
-        alive = window_mask(positions_of(mask, self.config.width), self.config)[:, :, None]  # [B, P, 1]
-        pooled = pooled.transpose(1, 2).masked_fill(~alive, 0.0)  # [B, P, K]
-        return torch.tanh(self.window_layer(pooled)) * alive  # [B, P, K]
+        present = window_mask(count_positions(mask, self.config.width), self.config)[:, :, None]  # [B, P, 1]
+        pooled = pooled.transpose(1, 2).masked_fill(~present, 0.0)  # [B, P, K]
+        return torch.tanh(self.window_layer(pooled)) * present  # [B, P, K]
 
     def forward(self, queries: Tensor, documents: Tensor, inputs: Inputs) -> Tensor:
         """Scores [B] from word vectors, float [B, M, D] and [B, N, D]."""
@@ -192,7 +192,7 @@ class DistributedModel(nn.Module):
 
 
 class Duet(InteractionModel[DuetConfig]):
-    """DUET as a module over word vectors that are not trained."""
+    """DUET as a module over fixed word vectors."""
 
     name = "duet"
     by_length, matrix_name = True, "same word"
@@ -209,7 +209,7 @@ class Duet(InteractionModel[DuetConfig]):
         return same_words(inputs).to(self.vectors.dtype)  # [B, M, N]
 
     def score(self, matrix: Tensor, inputs: Inputs, documents: Tensor | None = None) -> Tensor:
-        """Scores [B] from the matches [B, M, N]; ``documents``: other vectors for the document's words, [B, N, D]."""
+        """Scores [B] from the matches [B, M, N]; ``documents`` [B, N, D] replace the vectors of document words."""
         scores = []
         if self.config.parts != "distributed":
             scores.append(self.local(matrix, inputs.query_mask))  # [B]

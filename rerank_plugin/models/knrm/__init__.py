@@ -1,4 +1,4 @@
-"""KNRM: the module, scored on the fast path of its family."""
+"""KNRM: the module, scored on the fast path of interaction models."""
 
 from rerank_plugin.models.recipes import entry
 from rerank_plugin.models.register import register

@@ -1,7 +1,7 @@
-"""What KNRM's score of a document is made of: integrated gradients over the logarithms of the soft counts.
+"""The attribution of KNRM's scores: integrated gradients over the logarithms of the soft counts.
 
-The score is tanh of a weighted sum of these, so that the integrals have a closed form: everything adds to the sum, and
-is multiplied by one slope. What a count adds is shared by its cells in proportion to what they count. The base is a
+The score is tanh of a weighted sum of the logarithms, so that the integrals have a closed form: the terms of the sum
+times one slope. The term of a soft count is divided among its cells in proportion to their counts. The base is a
 document without a match.
 """
 
@@ -13,7 +13,7 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.integrated_gradients import in_double, known_words
-from rerank_plugin.models.kernel_pooling import kernel_cells, of_tanh, without_matches
+from rerank_plugin.models.kernel_pooling import kernel_cells, tanh_attribution, without_matches
 from rerank_plugin.models.knrm.model import Knrm
 
 
@@ -24,4 +24,4 @@ def explain(model: Knrm, inputs: Inputs) -> Attribution:
     with torch.no_grad():
         start = model.layer.bias[0] + without_matches(inputs.query_mask, weights)
         cells = kernel_cells(cosines, inputs.document_mask, inputs.query_mask, weights)  # [M, N]
-    return of_tanh(float(start), cells, known=known_words(model, inputs), matrix=cosines[0].numpy())
+    return tanh_attribution(float(start), cells, known=known_words(model, inputs), matrix=cosines[0].numpy())

@@ -1,25 +1,25 @@
 """KNRM (Xiong, Dai, Callan, Liu, Power: End-to-End Neural Ad-hoc Ranking with Kernel Pooling, SIGIR 2017, section 3).
 
-The cosines of all query and document words are counted softly: each of 11 Gaussian kernels says how many words of a
-document are about as similar to a query word as the kernel's mean, one of them how many are the word itself. The
-logarithms of these counts ('soft-TF'), added up over the query, are 11 features; a linear layer and tanh make the score
-of them. It is a baseline of [K] (table 1).
+Eleven Gaussian kernels count the cosines of query and document words softly: a kernel counts the document words that
+are about as similar to a query word as the kernel's mean, and one kernel counts exact matches. The logarithms of these
+counts ('soft-TF'), summed over the query, are 11 features; a linear layer and tanh compute the score. KNRM is a
+baseline of [K] (table 1).
 
 In shapes K are the kernels.
 
-Where the paper is silent, or we depart from it:
+Where the paper is silent, or this model deviates:
 
-* The paper trains the word vectors, on some 100,000 queries with clicks. Ours are fixed: what is learned is 12 numbers.
-* The logarithm of a count: as the authors' program has it, counts are at least 1e-10 and logarithms are multiplied by
-  0.01, so that a kernel without any match weighs -0.23 and does not drown the others.
-* Padding is no word: it is in no count, and a padded query word in no sum. (A cosine of 0 that passes through the
-  kernels would be a good match for those around 0.)
-* A word is similar to itself with 1, known or not, and an unknown word to any other with 0
+* The paper trains the word vectors, on some 100,000 queries with clicks. Here they are fixed: 12 weights are trained.
+* The logarithm of a count: as in the authors' program, counts are at least 1e-10 and logarithms are multiplied by 0.01,
+  so that a kernel without a match has the value -0.23 and does not dominate the others.
+* Padding is not counted, and a padded query word is in no sum. (The kernels around 0 would count a cosine of 0 as a
+  good match.)
+* The similarity of a word to itself is 1, known or not, and that of an unknown word to any other is 0
   (:mod:`rerank_plugin.inputs.interactions`).
-* A document without words has no matches in any kernel, a query without words the score of the bias alone.
-* tanh is kept, although it orders nothing: beyond 9 it is 1 in float32, so weights that are trained far enough put
-  documents on a tie. A linear layer as torch begins it (up to 0.3) stays far from there: one query word moves a feature
-  by 0.3 at most, from no match to 200.
+* A document without words has no match in any kernel; the score of a query without words is that of the bias.
+* tanh is kept, although it does not change the order: beyond 9 it is 1 in float32, so large weights tie documents. The
+  initial weights of torch's linear layer (up to 0.3) stay far below: a query word changes a feature by at most 0.3,
+  from no match to 200.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KnrmConfig(ModelConfig):
 
 
 class Knrm(InteractionModel[KnrmConfig]):
-    """KNRM as a module over word vectors that are not trained."""
+    """KNRM as a module over fixed word vectors."""
 
     name = "knrm"
     by_length = True

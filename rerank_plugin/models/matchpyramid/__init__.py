@@ -1,4 +1,4 @@
-"""MatchPyramid: the module, scored and explained as its family is."""
+"""MatchPyramid: the module, with the fast path and the attribution of interaction models."""
 
 from rerank_plugin.models.recipes import entry
 from rerank_plugin.models.register import register

@@ -1,26 +1,26 @@
 """MatchPyramid (Pang et al., 'A Study of MatchPyramid Models on Ad-hoc Retrieval', 2016; a baseline of [P] 3.1).
 
-The matrix of the similarities of all query and document words is read like a picture: convolutions with ReLU run over
-it, the largest value of each cell of a grid is kept (*dynamic* pooling: the grid has the same number of cells for
-texts of any lengths), and feed-forward layers turn the cells of all filters into the score. The word vectors are fixed.
+The matrix of the similarities of all query and document words is read like an image: convolutions with ReLU run over
+it, *dynamic* pooling keeps the maximum of each cell of a grid, which has the same number of cells for texts of any
+length, and feed-forward layers compute the score from the cells of all filters. The word vectors are fixed.
 
 In shapes P x Q are the cells of the grid along the query and along the document.
 
 Where the paper is silent:
 
-* What it varies has defaults here: one layer of filters of 3 x 3 cells, and a grid of 3 x 10. The number of filters is
-  8, at the small end of what public programs use (8 to 64), and one hidden layer has 20 units with ReLU; the last layer
-  is linear.
+* The sizes that the paper varies have defaults: one layer of filters of 3 x 3 cells, and a grid of 3 x 10. There are 8
+  filters, a small number among public implementations (8 to 64), and one hidden layer of 20 units with ReLU; the last
+  layer is linear.
 * Similarities are cosines, or the indicator of the same word; the paper's other two, inner products and a Gaussian
-  kernel of the distance, are left out.
+  kernel of the distance, are not implemented.
 * Borders of a convolution are centred, with zeros beyond the texts; so filters have odd numbers of rows and columns.
-* Several layers follow one another directly; only the last is pooled.
-* Dynamic pooling. Row i of P is made of the query words from ``floor(i m / P)`` to ``ceil((i + 1) m / P) - 1``, where
-  m is the number of real query words; columns likewise. So a cell is never empty, neighbours may share a word, and
-  where a text has fewer words than the grid has cells, words are repeated. The authors' program stretches both texts to
-  a fixed length before it cuts them, which comes to the same but for rounding.
-* Padding is 0 before every layer and in no cell: the longest texts, N and M, are only where texts are cut. A text
-  without words leaves the grid at 0.
+* Several layers follow each other directly; only the last is pooled.
+* Dynamic pooling. Row i of P covers the query words from ``floor(i m / P)`` to ``ceil((i + 1) m / P) - 1``, where m is
+  the number of query words without padding; columns likewise. So a cell is never empty, neighbours may share a word,
+  and the words of a text that is shorter than the grid are repeated. The authors' program stretches both texts to a
+  fixed length before it divides them, which is the same up to rounding.
+* Padding is 0 before every layer and in no cell: scores do not depend on N and M, unless texts are cut. A text without
+  words leaves the grid at 0.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class MatchPyramidConfig(ModelConfig):
 
     Attributes:
         similarity: "cosine" or "indicator".
-        filters: of each convolution.
-        kernel_rows, kernel_columns: query and document words that a filter sees at once, in all layers.
+        filters: number of filters of each convolution.
+        kernel_rows, kernel_columns: query and document words covered by a filter, in all layers.
         pool_rows, pool_columns: P and Q.
         hidden: widths of the feed-forward layers before the last.
     """
@@ -76,7 +76,7 @@ class MatchPyramidConfig(ModelConfig):
 
 
 def grid_cells(mask: Tensor, count: int) -> Tensor:
-    """Which words of a mask [B, L] are in which of ``count`` cells, bool [B, count, L]; neighbours may share words."""
+    """The words of each of ``count`` cells, bool [B, count, L], from a mask [B, L]; neighbours may share words."""
     lengths = mask.sum(dim=1)[:, None]  # [B, 1]
     cells = torch.arange(count, device=mask.device)  # [count]
     starts = torch.div(cells * lengths, count, rounding_mode="floor")  # [B, count]
@@ -86,7 +86,7 @@ def grid_cells(mask: Tensor, count: int) -> Tensor:
 
 
 def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: int, columns: int) -> Tensor:
-    """The largest value of each cell of a grid over the real words, or 0: float [B, K, rows, columns].
+    """The maximum of each cell of a grid over the words without padding, or 0: float [B, K, rows, columns].
 
     maps: float [B, K, M, N], at least 0. query_mask: bool [B, M]. document_mask: bool [B, N].
     """
@@ -97,7 +97,7 @@ def dynamic_pool(maps: Tensor, query_mask: Tensor, document_mask: Tensor, rows: 
 
 
 class MatchPyramid(InteractionModel[MatchPyramidConfig]):
-    """MatchPyramid as a module over word vectors that are not trained."""
+    """MatchPyramid as a module over fixed word vectors."""
 
     name = "matchpyramid"
     by_length = True
@@ -116,17 +116,17 @@ class MatchPyramid(InteractionModel[MatchPyramidConfig]):
         self.layers = linear_layers(config.filters[-1] * cells, *config.hidden, 1)
 
     def interaction(self, inputs: Inputs) -> Tensor:
-        """The picture: float [B, M, N], 0 where either word is padding."""
+        """The matrix of similarities: float [B, M, N], 0 where either word is padding."""
         if self.config.similarity == "indicator":
             return same_words(inputs).to(self.vectors.dtype)
         return cosine_matrix(self.vectors, inputs)
 
     def convolve(self, similarities: Tensor, inputs: Inputs) -> Tensor:
         """The output of the last convolution: float [B, K, M, N], 0 where either word is padding."""
-        alive = (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])[:, None]  # [B, 1, M, N]
+        present = (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])[:, None]  # [B, 1, M, N]
         maps = similarities[:, None]  # [B, 1, M, N]
         for convolution in self.convolutions:
-            maps = functional.relu(convolution(maps)) * alive  # [B, K, M, N]
+            maps = functional.relu(convolution(maps)) * present  # [B, K, M, N]
         return maps
 
     def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:

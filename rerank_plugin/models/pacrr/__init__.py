@@ -8,7 +8,7 @@ register(
         __name__,
         "pacrr",
         "Pacrr",
-        "PACRR ([P]): convolutions over similarities, and the strongest of each query word",
+        "PACRR ([P]): convolutions over similarities, max-pooled for each query word",
         fast=f"{__name__}.fast:FastPacrr",
     )
 )

@@ -1,18 +1,17 @@
-"""PACRR ([P] 2) as it is served: the same scores as :class:`~rerank_plugin.models.pacrr.model.Pacrr`.
+"""The fast path of PACRR ([P] 2): the scores of :class:`~rerank_plugin.models.pacrr.model.Pacrr`.
 
-What depends on a word and a query term only, their cosine, is computed once for each distinct word of the candidates.
-A document is then a grid of numbers that are looked up, one row a query term, and the time goes into the filters. It is
-kept short by what the pooling throws away:
+The cosine of a word and a query term is computed once per distinct word of the candidates. A document is then a grid of
+looked-up cosines, one row per query term, and most time is spent on the filters. Pooling makes most of it unnecessary:
 
-* Only the maximum over the filters matters: LANES cells next to one another are computed for FILTERS filters at once,
-  in registers, and one maximum a cell is all that is written.
-* Only the n_s largest cells of a query term matter. A filter w with bias b gives a window x at most ``b + |w| |x|``.
-  The filters are sorted so that the strong ones come first, and as soon as the rest of them can give no cell of a block
-  more than what the term has already, the block is done; often before it has begun. The block with the longest x, which
-  is likely to hold the largest cells, comes first.
-* Rows of the filters that would lie beyond the query are left out.
+* Pooling keeps only the maximum over the filters: LANES adjacent cells are computed for FILTERS filters at once, in
+  registers, and only the maximum of each cell is written.
+* Pooling keeps only the n_s largest cells of a query term. The value of a filter w with bias b for a window x is at
+  most ``b + |w| |x|``. The filters are sorted by strength. The strongest ones are computed for all cells; a block of
+  cells is finished as soon as the remaining filters cannot exceed the term's n_s largest values, often before the
+  second group.
+* Rows of the filters beyond the query are skipped.
 
-What is skipped would not have changed a single bit of a score.
+The skipped computations do not change a single bit of a score.
 
 In shapes n are the words of an n-gram, G groups of FILTERS filters and W the columns of a scratch grid.
 """
@@ -52,22 +51,23 @@ from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
 from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, PacrrConfig
 
-RANKS = 2  # of the largest numbers at once
-FILTERS = 4  # filters at once: with LANES, as many sums as keep the processor's multipliers busy
+RANKS = 2  # number of largest values selected in one pass
+FILTERS = 4  # filters computed at once: FILTERS * LANES sums keep the CPU's multipliers busy
 USUAL_TAPS = sorted({rows * words for words in (2, 3, 4) for rows in range(1, words + 1)})
-ROUNDING = 1e-4  # by which bounds are raised, relatively: far more than sums of products are off in float32
-SMALLEST_NORM = 1e-30  # of filters, so that none divides by zero
+ROUNDING = 1e-4  # relative increase of bounds: far above the rounding errors of sums of products in float32
+SMALLEST_NORM = 1e-30  # of filters, to avoid division by zero
 
 
 class Filters(NamedTuple):
-    """The filters of all sizes, in groups of FILTERS, those that can give the largest values first.
+    """The filters of all sizes, in groups of FILTERS; filters that can reach the largest values come first.
 
     Attributes:
-        weights: float32, flat: of each n from 2 to l_g its groups; of each group FILTERS biases, and then FILTERS
+        weights: float32, flat: the groups of each n from 2 to l_g; in each group FILTERS biases, and then FILTERS
             weights for each of its n * n taps. Filters are repeated up to a multiple of FILTERS.
-        starts: where the weights of n begin, int64 [l_g + 1].
-        bias, reach: float32 [l_g + 1, l_g + 1, l_g + 1, G]. With rows ``first`` to ``last - 1`` of their n, no filter
-            of group g or behind it gives a window x more than ``bias[n, first, last, g] + |x| / reach[...]``.
+        starts: index of the first weight of n, int64 [l_g + 1].
+        bias, reach: float32 [l_g + 1, l_g + 1, l_g + 1, G]. With rows ``first`` to ``last - 1`` of their n, the filters
+            of group g and of later groups have at most the value ``bias[n, first, last, g] + |x| / reach[...]`` for a
+            window x.
     """
 
     weights: np.ndarray
@@ -77,7 +77,7 @@ class Filters(NamedTuple):
 
 
 def pack_filters(convolutions: list[tuple[np.ndarray, np.ndarray]], filters: int) -> Filters:
-    """Pack weights float32 [filters, n, n] and biases float32 [filters] of n = 2, 3, ..."""
+    """Pack the filters of n = 2, 3, ..: weights float32 [filters, n, n] and biases float32 [filters] each."""
     sizes, groups = len(convolutions) + 2, -(-filters // FILTERS)
     starts = np.zeros(sizes, np.int64)
     bounds = np.zeros((2, sizes, sizes, sizes, groups), np.float32)
@@ -98,16 +98,16 @@ def pack_filters(convolutions: list[tuple[np.ndarray, np.ndarray]], filters: int
 
 
 def _largest_from_here(values: np.ndarray) -> np.ndarray:
-    """For each group of FILTERS the largest value in it or behind it."""
+    """The largest value in each group of FILTERS and all later groups."""
     return np.maximum.accumulate(values.reshape(-1, FILTERS).max(axis=1)[::-1])[::-1]
 
 
 class FastPacrr(FastPath[PacrrConfig]):
-    """Scores candidates as the module does."""
+    """Scores candidates like :class:`~rerank_plugin.models.pacrr.model.Pacrr`."""
 
     def __init__(self, config: PacrrConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
         super().__init__(config, arrays, builder, threads)
-        self.vectors = UnitVectors(torch.from_numpy(arrays["vectors"]))  # torch's lengths, as the module's
+        self.vectors = UnitVectors(torch.from_numpy(arrays["vectors"]))  # torch computes the lengths, as in the module
         layers = [f"convolutions.{at}" for at in range(config.longest_ngram - 1)]
         convolutions = [(arrays[f"{layer}.weight"][:, 0], arrays[f"{layer}.bias"]) for layer in layers]
         self.filters = pack_filters(convolutions, config.filters)
@@ -115,8 +115,8 @@ class FastPacrr(FastPath[PacrrConfig]):
         self.gate_inputs = np.ascontiguousarray(inputs[:, :-1].T)  # [l_g * n_s, 4]
         self.gate_share, self.gate_state = inputs[:, -1].copy(), state[:, 0].copy()  # [4]
         self.gate_bias = arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"]  # [4]
-        # Comparisons would lose a weight that is not a number: NaN here makes every score NaN.
-        self.poison = np.float32((self.filters.weights * 0).sum())
+        # Comparisons would lose a NaN among the weights: the guard, 0 or NaN, is added to every score.
+        self.nan_guard = np.float32((self.filters.weights * 0).sum())
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         config = self.config
@@ -131,7 +131,7 @@ class FastPacrr(FastPath[PacrrConfig]):
             grids = self.workspace.array("grids", (1 + config.longest_ngram, len(gates), columns), np.float32)
             _score_documents(
                 table, words.places, words.lengths, config.signals, distilled_words, *self.filters,
-                self.gate_inputs, gates, self.gate_state, self.poison, grids, scores, start, stop,
+                self.gate_inputs, gates, self.gate_state, self.nan_guard, grids, scores, start, stop,
             )  # fmt: skip
 
         split(documents, len(candidates), self.threads, smallest=16)
@@ -139,8 +139,8 @@ class FastPacrr(FastPath[PacrrConfig]):
 
     def _gates(self, idf: np.ndarray) -> np.ndarray:
         """The contribution of each query term to the LSTM's gates, independent of the document: float32 [m, 4]."""
-        powers = np.exp(idf - idf.max())
-        shares = (powers / powers.sum()).astype(np.float32)
+        exponentials = np.exp(idf - idf.max())
+        shares = (exponentials / exponentials.sum()).astype(np.float32)
         return shares[:, None] * self.gate_share + self.gate_bias
 
 
@@ -153,38 +153,38 @@ def _largest_lane(builder, values):
 def _over_taps(builder, source, offsets, taps, sums, add):
     """``sums = add(tap, lanes of source[offsets[tap]], sums)`` for all taps; the sums stay in registers.
 
-    The usual numbers of taps are written out, because leaving a short loop costs more than going round it once.
+    The loops of the usual numbers of taps are unrolled, because leaving a short loop costs more than one iteration.
     """
-    other, end = builder.append_basic_block("taps"), builder.append_basic_block("taps_end")
-    choice = builder.switch(taps, other)
+    any_number, end = builder.append_basic_block("taps"), builder.append_basic_block("taps_end")
+    choice = builder.switch(taps, any_number)
 
     def step(tap, before):
         place = builder.load(builder.gep(offsets, [tap]))
         return add(tap, load_lanes(builder, builder.gep(source, [place])), before)
 
-    builder.position_at_end(other)
-    ways = [(loop(builder, taps, sums, step), builder.block)]
+    builder.position_at_end(any_number)
+    branches = [(loop(builder, taps, sums, step), builder.block)]
     builder.branch(end)
     for count in USUAL_TAPS:
-        way, after = builder.append_basic_block(f"taps_{count}"), sums
-        choice.add_case(taps.type(count), way)
-        builder.position_at_end(way)
+        block, after = builder.append_basic_block(f"taps_{count}"), sums
+        choice.add_case(taps.type(count), block)
+        builder.position_at_end(block)
         for tap in range(count):
             after = step(taps.type(tap), after)
         builder.branch(end)
-        ways.append((after, way))
+        branches.append((after, block))
 
     builder.position_at_end(end)
-    found = [builder.phi(VECTOR) for _ in sums]
-    for after, way in ways:
-        for total, then in zip(found, after):
-            total.add_incoming(then, way)
-    return found
+    totals = [builder.phi(VECTOR) for _ in sums]
+    for after, block in branches:
+        for total, value in zip(totals, after):
+            total.add_incoming(value, block)
+    return totals
 
 
 @code(NUMBER, result=types.uintp)
 def lane_of_largest(builder, source):
-    """The place of the largest of LANES numbers, float32, none of them NaN, from the address ``source`` on."""
+    """The index of the largest of LANES float32 numbers, none of them NaN, from the address ``source`` on."""
     values = load_lanes(builder, source)
     largest = repeat(builder, _largest_lane(builder, values))
     bits = builder.bitcast(builder.fcmp_ordered("==", values, largest), ir.IntType(LANES))
@@ -193,9 +193,9 @@ def lane_of_largest(builder, source):
 
 @code(NUMBER, NUMBER, types.intp, NUMBER)
 def sort_out(builder, source, rest, blocks, lanes):
-    """The RANKS largest of the numbers that stand in the same lane of all blocks, in descending order, to ``lanes``.
+    """Merge the numbers of each lane in all blocks into ``lanes``, the lane's RANKS largest in descending order.
 
-    They are compared with what is there already. What is not among them goes to ``rest``, which may be ``source``.
+    ``lanes`` holds initial values. The numbers that are not among the largest go to ``rest``, which may be ``source``.
 
     Args:
         source, rest, lanes: addresses of float32 [blocks, LANES], twice, and [RANKS, LANES]. ``blocks`` is at least 1.
@@ -206,14 +206,15 @@ def sort_out(builder, source, rest, blocks, lanes):
     def sort_block(block, kept):
         place = builder.mul(block, size(LANES))
         value, largest = load_lanes(builder, builder.gep(source, [place])), []
-        for one in kept:
-            largest.append(larger(builder, value, one))
-            value = builder.select(builder.fcmp_ordered(">", value, one), one, value)
+        for rank in kept:
+            largest.append(larger(builder, value, rank))
+            value = builder.select(builder.fcmp_ordered(">", value, rank), rank, value)
         store_lanes(builder, value, builder.gep(rest, [place]))
         return largest
 
-    for one, place in zip(loop(builder, blocks, [load_lanes(builder, rank) for rank in ranks], sort_block), ranks):
-        store_lanes(builder, one, place)
+    sorted_lanes = loop(builder, blocks, [load_lanes(builder, rank) for rank in ranks], sort_block)
+    for largest, rank in zip(sorted_lanes, ranks):
+        store_lanes(builder, largest, rank)
 
 
 @code(NUMBER, WHOLE, types.intp, result=types.float32)
@@ -230,20 +231,20 @@ def largest_window(builder, source, offsets, taps):
 def add_maxima(builder, source, offsets, taps, biases, weights, target):
     """``target[i] = max(target[i], one group of filters of source[i + offsets])`` for i < LANES.
 
-    All but ``taps`` are addresses: of float32, offsets of int64, counted in floats. ``taps`` is how many offsets there
-    are, at least 1.
+    All arguments except ``taps`` are addresses of float32; the offsets are int64, counted in floats. ``taps`` is the
+    number of offsets, at least 1.
     """
     size = taps.type
 
-    def of_filters(place):
-        return [repeat(builder, builder.load(builder.gep(place, [size(i)]))) for i in range(FILTERS)]
+    def load_filters(address):
+        return [repeat(builder, builder.load(builder.gep(address, [size(i)]))) for i in range(FILTERS)]
 
     def add(tap, value, sums):
-        factors = of_filters(builder.gep(weights, [builder.mul(tap, size(FILTERS))]))
+        factors = load_filters(builder.gep(weights, [builder.mul(tap, size(FILTERS))]))
         return [multiply_add(builder, value, factor, total) for factor, total in zip(factors, sums)]
 
     largest = load_lanes(builder, target)
-    for total in _over_taps(builder, source, offsets, taps, of_filters(biases), add):
+    for total in _over_taps(builder, source, offsets, taps, load_filters(biases), add):
         largest = larger(builder, total, largest)
     store_lanes(builder, largest, target)
 
@@ -251,12 +252,12 @@ def add_maxima(builder, source, offsets, taps, biases, weights, target):
 @njit(nogil=True, cache=True)
 def _score_documents(
     table, places, lengths, count, distilled_words, weights, starts, bias, reach,
-    gate_inputs, gates, gate_state, poison, grids, scores, start, stop,
+    gate_inputs, gates, gate_state, nan_guard, grids, scores, start, stop,
 ):  # fmt: skip
     """Scores of candidates start..stop.
 
     count: n_s. distilled_words: l_d of kwindow, 0 for firstk. weights, starts, bias, reach: of :class:`Filters`.
-    gates: float32 [m, 4]. poison: added to all scores. grids: scratch, float32 [1 + l_g, m, W], with W at least
+    gates: float32 [m, 4]. nan_guard: added to all scores. grids: scratch, float32 [1 + l_g, m, W], with W at least
     2 (l_g + LANES) more than the longest document.
     """
     terms, columns, longest = len(gates), grids.shape[2], len(starts) - 1
@@ -269,7 +270,7 @@ def _score_documents(
     similarities, sums, chosen = np.empty(columns, np.int32), np.empty(columns, np.int32), np.empty(columns, np.int32)
     for candidate in range(start, stop):
         length = lengths[candidate]
-        lost = _look_up(table, places[candidate], length, border, LANES + longest, grids[0])
+        similarity_guard = _look_up(table, places[candidate], length, border, LANES + longest, grids[0])
         if distilled_words:
             _closest(grids[0], length, border, similarities)
         for words in range(1, longest + 1):
@@ -289,21 +290,21 @@ def _score_documents(
                 grids[plane], begin, windows, offsets, words, sizes, weights, starts[words], bias[words], reach[words],
                 totals, least, cells, rest, lanes, signals, count,
             )  # fmt: skip
-        scores[candidate] = _recur(signals, gate_inputs, gates, gate_state) + lost + poison
+        scores[candidate] = _recur(signals, gate_inputs, gates, gate_state) + similarity_guard + nan_guard
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
 def _look_up(table, places, length, border, behind, grid):
     """A document's similarities as rows of ``grid``, float32 [m, W], between ``border`` and ``behind`` zeros.
 
-    Returns 0, or NaN where a similarity is not a number, which comparisons would lose.
+    Returns 0, or NaN if a similarity is NaN, which comparisons would lose.
     """
     total = np.float32(0.0)
     for row in range(len(grid)):
         grid[row, :border] = 0.0
         line = grid[row, border : border + length + behind]
         for position in range(length):
-            line[position] = table[np.uintp(places[position]), row]  # unsigned: without a test for negative places
+            line[position] = table[np.uintp(places[position]), row]  # unsigned: skips the test for negative indices
         for position in range(length, length + behind):
             line[position] = 0.0
         for position in range(length):
@@ -317,16 +318,16 @@ def _closest(grid, length, border, similarities):
     for position in range(length):
         value = grid[0, border + position]
         for row in range(1, len(grid)):
-            other = grid[row, border + position]
-            value = other if other > value else value
+            similarity = grid[row, border + position]
+            value = similarity if similarity > value else value
         similarities[position] = np.int32(np.rint(value * np.float32(SIMILARITY_STEPS)))
 
 
 @njit(nogil=True, cache=True)
 def _choose(similarities, length, words, room, sums, chosen):
-    """Where the ``room`` windows with the largest sums begin, into ``chosen`` in ascending order; returns how many.
+    """Write the starts of the ``room`` windows with the largest sums to ``chosen``, ascending; return their number.
 
-    Of equal sums the first are taken. ``sums`` is scratch, int32, one number a word at least.
+    The first of equal sums are chosen. ``sums`` is scratch, int32, at least one number per word.
     """
     windows = max(0, length - words + 1)
     if windows <= room:
@@ -342,19 +343,19 @@ def _choose(similarities, length, words, room, sums, chosen):
         smallest, largest = min(smallest, total), max(largest, total)
     threshold = _largest_threshold(sums[:windows], room, smallest, largest)
     equal = room - _count_from(sums[:windows], threshold + 1)
-    found = 0
+    count = 0
     for window in range(windows):
         if sums[window] == threshold:
             equal -= 1
         if sums[window] > threshold or (sums[window] == threshold and equal >= 0):
-            chosen[found] = window
-            found += 1
-    return found
+            chosen[count] = window
+            count += 1
+    return count
 
 
 @njit(nogil=True, cache=True)
 def _largest_threshold(sums, room, smallest, largest):
-    """The largest number that ``room`` sums or more reach; all lie between ``smallest`` and ``largest``."""
+    """The largest threshold that at least ``room`` sums reach; sums are between ``smallest`` and ``largest``."""
     reached, missed = np.int64(smallest), np.int64(largest) + 1
     while missed - reached > 1:
         middle = (reached + missed) // 2
@@ -367,16 +368,16 @@ def _largest_threshold(sums, room, smallest, largest):
 
 @njit(nogil=True, cache=True)
 def _count_from(sums, threshold):
-    """How many sums reach the threshold."""
-    threshold, found = np.int32(threshold), np.int32(0)
+    """The number of sums that reach the threshold."""
+    threshold, count = np.int32(threshold), np.int32(0)
     for value in sums:
-        found += np.int32(value >= threshold)
-    return found
+        count += np.int32(value >= threshold)
+    return count
 
 
 @njit(nogil=True, cache=True)
 def _copy_windows(grids, border, chosen, windows, words):
-    """Word i of every chosen window goes from ``grids[0]`` to ``grids[1 + i]``; zeros behind the last window."""
+    """Copy word i of every chosen window from ``grids[0]`` to ``grids[1 + i]``, with zeros behind the last window."""
     for word in range(words):
         for row in range(grids.shape[1]):
             for window in range(windows):
@@ -387,7 +388,7 @@ def _copy_windows(grids, border, chosen, windows, words):
 
 @njit(nogil=True, cache=True)
 def _keep_largest(cells, windows, lowest, rest, lanes, signals, term, column, count):
-    """The ``count`` largest of the first ``windows`` cells, then ``lowest``, into ``signals[term, column:]``.
+    """Write the ``count`` largest of the first ``windows`` cells, or ``lowest``, to ``signals[term, column:]``.
 
     cells: float32 [blocks * LANES]; those from ``windows`` on become ``lowest``. rest, lanes: scratch, float32
     [blocks * LANES] and [count rounded up to RANKS, LANES].
@@ -409,7 +410,7 @@ def _keep_largest(cells, windows, lowest, rest, lanes, signals, term, column, co
 
 @njit(nogil=True, cache=True)
 def _keep_similarities(grid, begin, windows, cells, rest, lanes, signals, count):
-    """The largest similarities of each query term, 0 where there are too few: the first columns of signals."""
+    """Write the largest similarities of each query term, padded with 0, to the first columns of signals."""
     for term in range(len(grid)):
         values = grid[term, begin : begin + windows]
         for window in range(len(values)):
@@ -421,7 +422,7 @@ def _keep_similarities(grid, begin, windows, cells, rest, lanes, signals, count)
 
 @njit(nogil=True, cache=True)
 def _measure(grid, begin, windows, offsets, words, sizes):
-    """For each row and block the largest sum of ``words`` squares: fills ``sizes``, float32 [m, blocks]."""
+    """Write the largest sum of ``words`` squares in each row and block to ``sizes``, float32 [m, blocks]."""
     first, offsets_at = grid.ctypes.data + begin * 4, offsets.ctypes.data
     for row in range(len(grid)):
         source = first + row * grid.shape[1] * 4
@@ -434,12 +435,13 @@ def _keep_matches(
     grid, begin, windows, offsets, words, sizes, weights, first_weight, bias, reach,
     totals, least, cells, rest, lanes, signals, count,
 ):  # fmt: skip
-    """The largest matches of each query term, as columns of signals.
+    """Write the largest matches of each query term to columns of signals.
 
-    The strongest filters are computed for all cells. Their results bound the others, which most blocks can then skip.
+    The strongest filters are computed for all cells. Most blocks can skip the others, which cannot exceed their
+    results.
 
-    grid: float32 [m, W]; the first window begins in column ``begin``. sizes: of :func:`_measure`. totals, least, cells,
-    rest, lanes: scratch, float32 [blocks], [G], [blocks * LANES] twice, [n_s, LANES].
+    grid: float32 [m, W]; the first window begins in column ``begin``. sizes: from :func:`_measure`. totals, least,
+    cells, rest, lanes: scratch, float32 [blocks], [G], [blocks * LANES] twice, [n_s, LANES].
     """
     before, column, zero = (words - 1) // 2, (words - 1) * count, np.float32(0.0)
     blocks, block_step, group_step = (windows + LANES - 1) // LANES, LANES * 4, FILTERS * (1 + words * words) * 4
@@ -458,12 +460,12 @@ def _keep_matches(
         _keep_largest(cells, windows, zero, rest, lanes, signals, term, column, count)
         for group in range(len(least)):
             length = (signals[term, column + count - 1] - bias[first, last, group]) * reach[first, last, group]
-            least[group] = length * abs(length)  # squared; below zero where any window may give more than is kept
+            least[group] = length * abs(length)  # squared; negative if any window may exceed the kept matches
         for block in range(blocks):
             totals[block] = sizes[row, block]
-        for other in range(row + 1, row + last - first):
+        for next_row in range(row + 1, row + last - first):
             for block in range(blocks):
-                totals[block] += sizes[other, block]
+                totals[block] += sizes[next_row, block]
         changed = False
         for block in range(blocks):
             group = 1
@@ -481,19 +483,19 @@ def _keep_matches(
 @njit(nogil=True, cache=True)
 def _recur(signals, gate_inputs, gates, gate_state):
     """The last output of the LSTM over the rows of signals, float32 [m, l_g * n_s]."""
-    one, state, output = np.float32(1.0), np.float32(0.0), np.float32(0.0)
+    unit, state, output = np.float32(1.0), np.float32(0.0), np.float32(0.0)
     for term in range(len(signals)):
-        enter, forget, cell, leave = gates[term]
+        input_gate, forget_gate, cell, output_gate = gates[term]
         for i in range(signals.shape[1]):
             value = signals[term, i]
-            enter += value * gate_inputs[i, 0]
-            forget += value * gate_inputs[i, 1]
+            input_gate += value * gate_inputs[i, 0]
+            forget_gate += value * gate_inputs[i, 1]
             cell += value * gate_inputs[i, 2]
-            leave += value * gate_inputs[i, 3]
-        enter += output * gate_state[0]
-        forget += output * gate_state[1]
+            output_gate += value * gate_inputs[i, 3]
+        input_gate += output * gate_state[0]
+        forget_gate += output * gate_state[1]
         cell += output * gate_state[2]
-        leave += output * gate_state[3]
-        state = state / (one + math.exp(-forget)) + math.tanh(cell) / (one + math.exp(-enter))
-        output = math.tanh(state) / (one + math.exp(-leave))
+        output_gate += output * gate_state[3]
+        state = state / (unit + math.exp(-forget_gate)) + math.tanh(cell) / (unit + math.exp(-input_gate))
+        output = math.tanh(state) / (unit + math.exp(-output_gate))
     return output

@@ -2,31 +2,30 @@
 
 The matrix of the cosines of all query and document words is distilled to a fixed number of columns: the first ones
 (*firstk*), or for each n the windows of n words that are most similar to the query (*kwindow*). For n = 2 .. l_g,
-filters of n x n cells run over it; n = 1 is the matrix itself. Of each query term and each n the n_s largest values
-are kept, over all filters and columns, and an LSTM with one output reads them term by term beside the term's share of
-the IDF. Its last output is the score. The word vectors are fixed.
+filters of n x n cells run over it; n = 1 is the matrix itself. For each query term and each n, the n_s largest values
+over all filters and columns are kept, and an LSTM with one output reads them term by term, together with the term's IDF
+weight, normalized by a softmax. Its last output is the score. The word vectors are fixed.
 
-In shapes W are windows (columns of cells that a convolution gives) and n the words of an n-gram. The paper's letters:
-l_q ``query_words``, l_d ``document_words`` (firstk) or ``distilled_words`` (kwindow), n_f ``filters``, n_s ``signals``,
+In shapes W are windows (the columns of a convolution's output) and n the words of an n-gram. The paper's letters: l_q
+``query_words``, l_d ``document_words`` (firstk) or ``distilled_words`` (kwindow), n_f ``filters``, n_s ``signals``,
 l_g ``longest_ngram``.
 
 Where the paper is silent:
 
-* n_s and l_g are chosen from grids (1 to 4, 2 to 4) on held-out data; the defaults are those of its figure 1. l_d of
+* n_s and l_g were chosen from grids (1 to 4, 2 to 4) on held-out data; the defaults are those of its figure 1. l_d of
   kwindow: from 256 to 768; the default is the smallest, which most abstracts do not fill. l_q: 16.
-* Activation and biases of the convolutions: ReLU and one bias a filter, as in the authors' program; n = 1 has neither.
-* Borders: centred, with one row or column more below and behind where n is even, so that row i stays query term i.
-  kwindow has no borders between columns: its windows of n words are taken whole, and a text of fewer than n words has
-  none.
-* Padding. A cell of padding is 0 and is what a filter sees beyond the text; but no value of a padded column is pooled
-  (a filter's bias there would count as evidence), so l_d is only where documents are cut. Where a text has fewer than
-  n_s values, the rest are 0.
-* Padded query terms: no window of kwindow is chosen for them, they have no share of the IDF, and the LSTM ends at the
-  last query term. So l_q, too, is only where queries are cut.
-* kwindow: windows stand in the order of their positions, and of equal windows the first are chosen, as the paper's
-  example shows. Similarities are compared in steps of 1/16384: what separates windows of the same words in another
-  order is rounding.
-* LSTM: logistic gates, biases 0 but for the forget gate's, 1; an empty query has the score 0.
+* Activation and biases of the convolutions: ReLU and one bias per filter, as in the authors' program; n = 1 has
+  neither.
+* Borders: centred, with one more row or column below and behind if n is even, so that row i stays query term i. kwindow
+  has no borders between columns: windows are complete n-grams, and a text of fewer than n words has no window.
+* Padding. A padded cell is 0, and filters read it beyond the text; but no value of a padded column is pooled (a
+  filter's bias would count as evidence), so scores do not depend on l_d, unless documents are cut. If a text has fewer
+  than n_s values, the remaining signals are 0.
+* Padded query terms: they select no window of kwindow, their IDF weight is 0, and the LSTM ends at the last query term.
+  So scores do not depend on l_q, unless queries are cut.
+* kwindow: windows keep the order of their positions, and the first of equal windows are chosen, as in the paper's
+  example. Similarities are compared in steps of 1/16384, because rounding would order windows of the same words.
+* LSTM: logistic gates, biases 0, except 1 for the forget gate; the score of an empty query is 0.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ class PacrrConfig(ModelConfig):
 
     Attributes:
         distillation: "firstk" or "kwindow".
-        distilled_words: of kwindow only, the columns that are kept of a document's N.
-        filters: of each n-gram size.
-        signals: values kept of each query term and n-gram size.
-        longest_ngram: convolutions are 2 x 2 up to this; with 1 there is none.
+        distilled_words: number of columns that kwindow keeps of a document's N; not used by firstk.
+        filters: number of filters of each n-gram size.
+        signals: number of values kept for each query term and n-gram size.
+        longest_ngram: the largest n; convolutions are 2 x 2 to n x n, none for n = 1.
     """
 
     distillation: str = "firstk"
@@ -84,27 +83,27 @@ class Distilled(NamedTuple):
     """A distilled similarity matrix."""
 
     matrix: Tensor  # float [B, M, l_d], 0 where padded
-    windows: Tensor  # bool [B, W], True for windows of the document: of one column each for firstk, of n for kwindow
-    places: Tensor  # the document word of each column, int64 [B, l_d]; anything where padded
+    windows: Tensor  # bool [B, W], True for windows of the document: of one column for firstk, of n for kwindow
+    places: Tensor  # position in the document of each column, int64 [B, l_d]; arbitrary where padded
 
 
 def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, words: int, columns: int) -> Distilled:
     """The windows of ``words`` words that are most similar to the query, in the document's order ([P] 2.1).
 
-    A window is as similar as its words are on average, and a word as its closest query term. As many windows are kept
-    as fit into ``columns``; they may overlap.
+    The similarity of a window is the mean of its words' similarities to their closest query terms. As many windows are
+    kept as fit into ``columns``; they may overlap.
 
     Args:
         similarities: float [B, M, N], 0 where padded. document_mask: bool [B, N]. query_mask: bool [B, M].
     """
-    beyond = (0, max(0, words - similarities.shape[2]))  # so that there is a place for one window
-    similarities, document_mask = functional.pad(similarities, beyond), functional.pad(document_mask, beyond)
+    padding = (0, max(0, words - similarities.shape[2]))  # makes room for one window
+    similarities, document_mask = functional.pad(similarities, padding), functional.pad(document_mask, padding)
     closest = similarities.masked_fill(~query_mask[:, :, None], -1.0).amax(dim=1)  # [B, N]
-    whole = document_mask.unfold(1, words, 1).all(dim=2)  # [B, N - n + 1]
-    average = (closest * SIMILARITY_STEPS).round().unfold(1, words, 1).sum(dim=2)  # [B, N - n + 1], times a constant
-    order = average.masked_fill(~whole, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    complete = document_mask.unfold(1, words, 1).all(dim=2)  # [B, N - n + 1]
+    sums = (closest * SIMILARITY_STEPS).round().unfold(1, words, 1).sum(dim=2)  # the mean times a constant
+    order = sums.masked_fill(~complete, -torch.inf).argsort(dim=1, descending=True, stable=True)  # [B, N - n + 1]
     starts = order[:, : columns // words].sort(dim=1).values  # [B, W]
-    windows = whole.gather(1, starts)  # [B, W]
+    windows = complete.gather(1, starts)  # [B, W]
     chosen = (starts[:, :, None] + torch.arange(words, device=starts.device)).flatten(1)  # [B, W * n]
     kept = windows.repeat_interleave(words, dim=1)[:, None, :]  # [B, 1, W * n]
     matrix = similarities.gather(2, chosen[:, None, :].expand(-1, similarities.shape[1], -1)) * kept  # [B, M, W * n]
@@ -118,18 +117,18 @@ def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, wor
 def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
     """The ``count`` largest values of each query term, in descending order ([P] 2.2, max pooling): float [B, M, count].
 
-    cells: float [B, M, W]. windows: bool [B, W], False for what is not to be pooled. Where there are fewer, 0 follows.
+    cells: float [B, M, W]. windows: bool [B, W], False for windows that are not pooled. Missing values are 0.
     """
-    room = (0, max(0, count - cells.shape[2]))
+    padding = (0, max(0, count - cells.shape[2]))
     cells = cells.masked_fill(~windows[:, None, :], -torch.inf)  # [B, M, W]
-    cells = functional.pad(cells, room, value=-torch.inf)  # [B, M, W or count]
+    cells = functional.pad(cells, padding, value=-torch.inf)  # [B, M, W or count]
     largest = cells.topk(count, dim=2).values  # [B, M, count]
     missing = torch.arange(count, device=cells.device) >= windows.sum(dim=1, keepdim=True)  # [B, count]
     return largest.masked_fill(missing[:, None, :], 0.0)
 
 
 class Pacrr(FixedVectorModel[PacrrConfig]):
-    """PACRR as a module over word vectors that are not trained."""
+    """PACRR as a module over fixed word vectors."""
 
     name = "pacrr"
     any_width, matches_unknown_words, by_length = True, True, True
@@ -151,20 +150,20 @@ class Pacrr(FixedVectorModel[PacrrConfig]):
         nn.init.zeros_(self.lstm.bias_ih_l0)
         nn.init.zeros_(self.lstm.bias_hh_l0)
         with torch.no_grad():
-            self.lstm.bias_ih_l0[1] = 1.0  # of the gates input, forget, cell, output
+            self.lstm.bias_ih_l0[1] = 1.0  # the order of gates is input, forget, cell, output
 
     def bordered(self, words: int, matrix: Tensor) -> Tensor:
-        """The matrix with the zeros that filters see around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
+        """The matrix with the zeros that filters read around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
         before, behind = (words - 1) // 2, words // 2
         columns = (before, behind) if self.config.distillation == "firstk" else (0, 0)
         return functional.pad(matrix[:, None], (*columns, before, behind))
 
     def convolve(self, words: int, matrix: Tensor) -> Tensor:
-        """Matches of n-grams of ``words`` words, the best of all filters: float [B, M, l_d] to float [B, M, W]."""
+        """Matches of n-grams of ``words`` words, the maximum over filters: float [B, M, l_d] to float [B, M, W]."""
         if words == 1:
             return matrix
         cells = self.convolutions[words - 2](self.bordered(words, matrix))  # [B, filters, M, W]
-        return functional.relu(cells.amax(dim=1))  # [B, M, W]; as the maximum of ReLUs
+        return functional.relu(cells.amax(dim=1))  # [B, M, W]; equals the maximum of ReLUs
 
     def matches(self, words: int, distilled: Distilled) -> Tensor:
         """The strongest matches of n-grams of ``words`` words of each query term: float [B, M, n_s]."""
@@ -173,9 +172,9 @@ class Pacrr(FixedVectorModel[PacrrConfig]):
         return strongest(self.convolve(words, distilled.matrix), distilled.windows, self.config.signals)
 
     def matches_to_train(self, words: int, distilled: Distilled) -> Tensor:
-        """:meth:`matches` for training, several times as fast: gradients are computed only where they are not zero.
+        """:meth:`matches` for training, several times as fast: only nonzero gradients are computed.
 
-        Only the n_s kept cells, of one filter each, have a gradient. So the strongest cells are found first without
+        Only the n_s kept cells, of one filter each, have a gradient. So the strongest cells are selected without
         gradients, and then computed again with their filters only.
         """
         layer, count = self.convolutions[words - 2], self.config.signals
@@ -190,13 +189,13 @@ class Pacrr(FixedVectorModel[PacrrConfig]):
             rows = terms[None, :, None, None, None] + within[:, None]  # [1, M, 1, n, 1]
             columns = places[..., None, None] * layer.stride[1] + within  # [B, M, n_s, 1, n]
             patches = bordered[batch[:, None, None, None, None], 0, rows, columns]  # [B, M, n_s, n, n]
-        found = (patches * layer.weight[filters, 0]).sum(dim=(3, 4)) + layer.bias[filters]  # [B, M, n_s]
-        found = functional.pad(functional.relu(found), (0, count - found.shape[2]))  # [B, M, n_s]
+        kept = (patches * layer.weight[filters, 0]).sum(dim=(3, 4)) + layer.bias[filters]  # [B, M, n_s]
+        kept = functional.pad(functional.relu(kept), (0, count - kept.shape[2]))  # [B, M, n_s]
         missing = torch.arange(count, device=places.device) >= distilled.windows.sum(dim=1, keepdim=True)  # [B, n_s]
-        return found.masked_fill(missing[:, None, :], 0.0)
+        return kept.masked_fill(missing[:, None, :], 0.0)
 
     def distilled(self, inputs: Inputs) -> list[Distilled]:
-        """The matrix of each n-gram size, from 1 word on."""
+        """The distilled matrix of each n-gram size, from 1 word on."""
         similarities, mask = cosine_matrix(self.vectors, inputs), inputs.document_mask  # [B, M, N], [B, N]
         sizes, columns = range(1, self.config.longest_ngram + 1), self.config.distilled_words
         if self.config.distillation == "kwindow":
@@ -205,13 +204,13 @@ class Pacrr(FixedVectorModel[PacrrConfig]):
         return [Distilled(similarities, mask, places)] * len(sizes)
 
     def query_signals(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
-        """What the LSTM reads: float [B, M, l_g * n_s + 1]."""
-        signals = [self.matches(words, one) for words, one in enumerate(distilled, 1)]  # [B, M, n_s] each
+        """The input of the LSTM: float [B, M, l_g * n_s + 1]."""
+        signals = [self.matches(words, size) for words, size in enumerate(distilled, 1)]  # [B, M, n_s] each
         shares = masked_softmax(inputs.query_idf, inputs.query_mask)  # [B, M]
         return torch.cat([*signals, shares[:, :, None]], dim=2)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        inputs = inputs.without_common_padding()  # scores do not depend on padding, but time and memory do
+        inputs = inputs.without_common_padding()  # saves time and memory, and does not change scores
         return self.score(self.distilled(inputs), inputs)  # [B]
 
     def score(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
