@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Part(NamedTuple):
-    """A feature, or a concept, with its value and what it adds to the score."""
+    """A feature, or a concept, with its value and its contribution to the score."""
 
     name: str
     value: float

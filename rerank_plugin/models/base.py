@@ -64,7 +64,7 @@ class Recipe:
     training: dict[str, Any] = field(default_factory=dict)
     measures: tuple[str, ...] = ("nDCG@20", "AP")
     documents: str = "candidates"
-    summary: str = "weighted hinge loss, balanced pairs, batches of 256, Adagrad, the epoch with the best nDCG@20"
+    summary: str = "weighted hinge loss, balanced pairs, batches of 256, Adagrad, best epoch by nDCG@20"
 
 
 class ModelConfig:

@@ -12,7 +12,7 @@ from rerank_plugin.models.register import ModelEntry
 RECIPE = Recipe(
     {"weights": "none", "sampling": "groups", "batch_size": 32, "optimizer": "adam", "patience": 30},
     measures=("ERR@20", "nDCG@20"),
-    summary="hinge loss without weights, pairs by groups, batches of 32, Adam, 30 epochs, the one with the best ERR@20",
+    summary="hinge loss without weights, pairs by groups, batches of 32, Adam, 30 epochs, best epoch by ERR@20",
 )
 
 

@@ -31,7 +31,7 @@ def text_encoders(tmp_path_factory):
 
 
 @pytest.fixture
-def one(case, path, index, vectors, request):  # noqa: F811
+def reranker(case, path, index, vectors, request):  # noqa: F811
     """The reranker of a case, by a path."""
     if case.model == "encoder":
         return request.getfixturevalue("text_encoders")(case.sizes["folder"])
@@ -46,7 +46,7 @@ def reference(index, vectors, request):  # noqa: F811
 
     def encoded(kind):
         model = request.getfixturevalue("text_encoders")(kind).model
-        alone = [model.encode_texts([one])[0] for one in STORED]
+        alone = [model.encode_texts([document])[0] for document in STORED]
         return np.array(alone) @ model.encode_query(QUERY.text)
 
     def of(case):
@@ -54,9 +54,9 @@ def reference(index, vectors, request):  # noqa: F811
             if case.model == "encoder":
                 scores = encoded(case.sizes["folder"])
             else:
-                one = opened(make(case, vectors), "module", index, vectors)
+                reranker = opened(make(case, vectors), "module", index, vectors)
                 with torch.inference_mode():
-                    scores = one.model.double()(in_double(inputs_of(one))).numpy()
+                    scores = reranker.model.double()(in_double(inputs_of(reranker))).numpy()
             assert len(np.unique(scores.round(4))) >= 6 and np.ptp(scores) > 0.01
             known[str(case)] = scores
         return known[str(case)]

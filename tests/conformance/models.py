@@ -89,9 +89,9 @@ class Case(NamedTuple):
 def small_sizes(name):
     """The sizes of ``SMALL`` that a configuration has as whole numbers."""
     return {
-        one.name: SMALL[one.name]
-        for one in fields(model_classes(name)[1])
-        if one.name in SMALL and one.type in ("int", int)
+        field.name: SMALL[field.name]
+        for field in fields(model_classes(name)[1])
+        if field.name in SMALL and field.type in ("int", int)
     }
 
 
@@ -138,7 +138,7 @@ def encoder_folder(kind):
 
 def text_encoder(kind, index):
     """A reranker by a tiny encoder of texts, or by a pair, over an index of ``STORED``, which it encodes."""
-    texts = [f"{one.title} {one.abstract}" for one in STORED]
+    texts = [f"{document.title} {document.abstract}" for document in STORED]
     folder = Path(_folder().name) / kind
     for seed, part in enumerate(["query", "article"] if kind == "pair" else [""]):
         tiny_encoders.bert(folder / part, " ".join(texts).lower().split(), seed=seed)
@@ -203,8 +203,8 @@ def grown(model, case, vectors, **more):
     """The same model with room for longer texts: old weights as they were, weights of new places any."""
     larger = make(case, vectors, seed=77, **more)
     with torch.no_grad():
-        for here, there in zip(larger.parameters(), model.parameters()):
-            here[tuple(slice(size) for size in there.shape)] = there
+        for target, source in zip(larger.parameters(), model.parameters()):
+            target[tuple(slice(size) for size in source.shape)] = source
     return larger
 
 
@@ -212,32 +212,34 @@ def opened(model, path, index, vectors, **options):
     """A reranker that scores by one of :func:`paths_of`."""
     vocabulary = vectors.vocabulary if model.has_word_vectors else Vocabulary([])
     device = "cpu:0" if path == "device" else "cpu"  # which is another device to the adapter, and needs no accelerator
-    one = NeuralReranker(model, vocabulary, index, RerankerOptions(device, fast=path != "module", **options))
-    assert (one.fast_class is None) == (path == "module")
-    if one.fast_class is EncodedDocuments:
-        encode_index(model, one.builder, batch_size=3, overwrite=True)
-    return one
+    reranker = NeuralReranker(model, vocabulary, index, RerankerOptions(device, fast=path != "module", **options))
+    assert (reranker.fast_class is None) == (path == "module")
+    if reranker.fast_class is EncodedDocuments:
+        encode_index(model, reranker.builder, batch_size=3, overwrite=True)
+    return reranker
 
 
-def scores_of(one, query=QUERY, rows=None):
-    found = one.score(query, small.candidates(one.builder.index, rows))
-    assert found.dtype == np.float32 and found.shape == (len(one.builder.index) if rows is None else len(rows),)
-    return found
+def scores_of(reranker, query=QUERY, rows=None):
+    scores = reranker.score(query, small.candidates(reranker.builder.index, rows))
+    assert scores.dtype == np.float32 and scores.shape == (len(reranker.builder.index) if rows is None else len(rows),)
+    return scores
 
 
-def inputs_of(one, query=QUERY, rows=None):
+def inputs_of(reranker, query=QUERY, rows=None):
     """What the module reads of a query and its candidates."""
-    index = one.builder.index
+    index = reranker.builder.index
     terms = index.query(query.text)
-    return one.builder.build(terms, one.builder.query(terms), small.candidates(index, rows))
+    return reranker.builder.build(terms, reranker.builder.query(terms), small.candidates(index, rows))
 
 
 def in_double(inputs):
     """The same inputs in double precision."""
-    return type(inputs)(*(one.double() if torch.is_tensor(one) and one.is_floating_point() else one for one in inputs))
+    return type(inputs)(
+        *(tensor.double() if torch.is_tensor(tensor) and tensor.is_floating_point() else tensor for tensor in inputs)
+    )
 
 
-def assert_same(found, expected, tolerance=5e-6):
+def assert_same(actual, expected, tolerance=5e-6):
     """Equal but for ``tolerance`` of the largest expected score, or of 1."""
     expected = np.asarray(expected)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(1, np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(1, np.abs(expected).max(initial=0)))

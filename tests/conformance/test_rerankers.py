@@ -31,44 +31,48 @@ def opened(name, words, index):
 
 
 def scores(reranker, index, rows=None, text=TEXT):
-    found = reranker.score(Query("q", text), small.candidates(index, rows))
-    assert found.dtype == np.float32 and np.isfinite(found).all()
-    return found
+    values = reranker.score(Query("q", text), small.candidates(index, rows))
+    assert values.dtype == np.float32 and np.isfinite(values).all()
+    return values
 
 
 @every_one
 def test_a_document_has_the_same_score_in_any_company(index, words, name):
     """Alone, in another order, twice, without others, and with other queries at once."""
-    one = opened(name, words, index)
-    together = scores(one, index)
+    reranker = opened(name, words, index)
+    together = scores(reranker, index)
     if name != "docid":
         assert len(set(together.tolist())) > 3
-    if one.name != "wmd-title-top20":
-        assert [scores(one, index, [row])[0] for row in range(len(index))] == together.tolist()
+    if reranker.name != "wmd-title-top20":
+        assert [scores(reranker, index, [row])[0] for row in range(len(index))] == together.tolist()
     for rows in (np.random.default_rng(1).permutation(len(index)), np.repeat(np.arange(10), 2)):
-        np.testing.assert_array_equal(scores(one, index, rows), together[rows])
-    assert scores(one, index, []).shape == (0,)
+        np.testing.assert_array_equal(scores(reranker, index, rows), together[rows])
+    assert scores(reranker, index, []).shape == (0,)
     candidates = [small.candidates(index), small.candidates(index, [3])]
-    found = one.score_many([Query("q", TEXT), Query("r", "aspirin")], candidates)
-    np.testing.assert_array_equal(found[0], together)
-    np.testing.assert_array_equal(found[1], scores(one, index, [3], "aspirin"))
+    actual = reranker.score_many([Query("q", TEXT), Query("r", "aspirin")], candidates)
+    np.testing.assert_array_equal(actual[0], together)
+    np.testing.assert_array_equal(actual[1], scores(reranker, index, [3], "aspirin"))
 
 
 @every_one
 def test_no_documents_and_no_words(bare_indexes, words, name):  # noqa: F811
-    none, wordless = bare_indexes
-    assert scores(opened(name, words, none), none).shape == (0,)
-    found = scores(opened(name, words, wordless), wordless)
-    assert found[0] == found[1]
+    empty, wordless = bare_indexes
+    assert scores(opened(name, words, empty), empty).shape == (0,)
+    actual = scores(opened(name, words, wordless), wordless)
+    assert actual[0] == actual[1]
 
 
 @every_one
 def test_loaded_by_name(index, words, tmp_path, name):
-    one = opened(name, words, index)
-    assert one.name == name and name in rerankers.known_names()
+    reranker = opened(name, words, index)
+    assert reranker.name == name and name in rerankers.known_names()
     if UNTRAINED[name].reads_vectors:
-        for spec, said in ((name, "word vectors"), (f"{name}:", "word vectors"), (f"{name}:{tmp_path / 'no'}", "no")):
-            with pytest.raises(InputError, match=said):
+        for spec, message in (
+            (name, "word vectors"),
+            (f"{name}:", "word vectors"),
+            (f"{name}:{tmp_path / 'no'}", "no"),
+        ):
+            with pytest.raises(InputError, match=message):
                 rerankers.load(spec, index)
     else:
         assert rerankers.load(f"{name}:", index).name == name
@@ -91,5 +95,5 @@ for spec in sys.argv[3:]:
 print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
 """
     names = [name for name, entry in UNTRAINED.items() if not entry.reads_vectors]  # POT imports torch where it is
-    said = run("-c", script, index.folder, json.dumps(index.mean_lengths), *names)
-    assert said == "3\n" * len(names) + "[]\n"
+    output = run("-c", script, index.folder, json.dumps(index.mean_lengths), *names)
+    assert output == "3\n" * len(names) + "[]\n"

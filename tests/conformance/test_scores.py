@@ -46,20 +46,20 @@ TWINS = [case for case in CASES if model_classes(case.model)[0].name in twins.TW
 @pytest.mark.parametrize("case", TWINS, ids=str)
 def test_the_plain_twin_gives_the_same_from_texts(case, index, vectors):
     """By every path, also where texts are cut. The twin reads texts, word vectors and weights, and nothing else."""
-    few = [0, 3, EMPTY, ONE_WORD, UNKNOWN_WORDS, 8]
-    for cut, some, rows in (
+    selected = [0, 3, EMPTY, ONE_WORD, UNKNOWN_WORDS, 8]
+    for cut, places, rows in (
         ({}, [0, 3], range(len(small.DOCUMENTS))),
-        ({"document_words": 5, "query_words": 3}, [0, 2, 4, 5], few),
-        ({"document_words": 1}, [0], few),
+        ({"document_words": 5, "query_words": 3}, [0, 2, 4, 5], selected),
+        ({"document_words": 1}, [0], selected),
     ):
         model = make(case, vectors, **cut)
         paths = [opened(model, path, index, vectors) for path in paths_of(case.model)]
-        for query in [QUERIES[place] for place in some]:
+        for query in [QUERIES[place] for place in places]:
             if not paths[0].can_read(paths[0].builder.query(index.query(query.text))):
                 continue  # of words, to a model of concepts
             expected = twins.scores(model, index, vectors, query, small.DOCUMENTS, rows)
-            for one in paths:
-                assert_same(scores_of(one, query, rows), expected, 1e-5)
+            for reranker in paths:
+                assert_same(scores_of(reranker, query, rows), expected, 1e-5)
         assert cut or np.ptp(expected) > 0.01
 
 
@@ -86,8 +86,8 @@ def test_what_stands_in_padding_means_nothing(case, index, vectors):
     model = make(case, vectors)
     if model.any_width and not case.model.startswith("duet"):
         model = make(case, vectors, document_words=720)
-    one = opened(model, "module", index, vectors)
-    inputs = inputs_of(one)
+    reranker = opened(model, "module", index, vectors)
+    inputs = inputs_of(reranker)
     changed = {
         "documents": inputs.documents.masked_fill(~inputs.document_mask, 3),
         "document_terms": inputs.document_terms.masked_fill(~inputs.document_mask, int(inputs.query_terms[0, 1])),
@@ -106,42 +106,44 @@ def test_what_stands_in_padding_means_nothing(case, index, vectors):
     }
     full = Inputs.joined([misled, misled.take(slice(0, 1))._replace(**masks)])
     with torch.inference_mode():
-        expected = scores_of(one)
+        expected = scores_of(reranker)
         assert_same(model(misled).numpy(), expected)
         assert_same(model(full).numpy()[:-1], expected)
 
 
 @every_reranker
-def test_other_batch_mates_orders_and_repetitions(one, case, reference):
+def test_other_batch_mates_orders_and_repetitions(reranker, case, reference):
     random, expected = np.random.default_rng(0), reference(case)
     for rows in [[EMPTY], [3, 0, 3], random.permutation(len(expected)), [7, 1], [5, 8, 2], *np.arange(10)[:, None]]:
-        assert_same(scores_of(one, rows=rows), expected[rows])
+        assert_same(scores_of(reranker, rows=rows), expected[rows])
 
 
 @every_path
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_batch_size(case, path, index, vectors, reference, batch_size):
-    one = opened(make(case, vectors), path, index, vectors, batch_size=batch_size)
-    assert_same(scores_of(one), reference(case))
+    reranker = opened(make(case, vectors), path, index, vectors, batch_size=batch_size)
+    assert_same(scores_of(reranker), reference(case))
 
 
 @every_reranker
-def test_two_calls_and_other_queries_between(one, case, reference):
+def test_two_calls_and_other_queries_between(reranker, case, reference):
     for query in QUERIES:
-        scores_of(one, query)
-    assert_same(scores_of(one), reference(case))
-    assert scores_of(one).tolist() == scores_of(one).tolist()
+        scores_of(reranker, query)
+    assert_same(scores_of(reranker), reference(case))
+    assert scores_of(reranker).tolist() == scores_of(reranker).tolist()
 
 
 @every_reranker
-def test_several_queries_at_once(one):
+def test_several_queries_at_once(reranker):
     """Some have no candidates, and one is left to the first stage, in its place."""
     queries = [*QUERIES[:3], Query("unread", "nowhere"), *QUERIES[3:]]
     rows = [list(range(10)), [3], [5, 1], [9, 0, 4, 2], [], [8], [7, 7]]
-    found = one.score_many(queries, [small.candidates(one.builder.index, some) for some in rows])
-    for query, some, scores in zip(queries, rows, found):
-        assert_same(scores, scores_of(one, query, some))
-    assert one.score_many([], []) == []
+    all_scores = reranker.score_many(
+        queries, [small.candidates(reranker.builder.index, query_rows) for query_rows in rows]
+    )
+    for query, query_rows, scores in zip(queries, rows, all_scores):
+        assert_same(scores, scores_of(reranker, query, query_rows))
+    assert reranker.score_many([], []) == []
 
 
 @every_path
@@ -163,65 +165,70 @@ def test_documents_that_are_empty_or_one_word(case, path, index, vectors):
     assert np.isfinite(expected).all()
     for words in (1, 2, 60) if has_word_vectors(case.model) else (8, 60):
         wider = grown(tight, case, vectors, document_words=words)
-        found = scores_of(opened(wider, path, index, vectors), rows=[ONE_WORD, EMPTY])
-        assert_same(found, expected)
+        actual = scores_of(opened(wider, path, index, vectors), rows=[ONE_WORD, EMPTY])
+        assert_same(actual, expected)
         assert_same(scores_of(opened(wider, path, index, vectors), rows=[EMPTY]), expected[1:])
 
 
 @every_reranker
-def test_order_of_query_words(one, case):
-    found = scores_of(one, Query("q", "aspirin women stroke"))
-    turned = scores_of(one, Query("q", "stroke aspirin women"))
-    matters = case.model in READS_QUERY_IN_ORDER or "bigram_overlap_text" in one.builder.feature_names
-    assert (np.abs(found - turned).max() > 1e-4) == matters
+def test_order_of_query_words(reranker, case):
+    actual = scores_of(reranker, Query("q", "aspirin women stroke"))
+    turned = scores_of(reranker, Query("q", "stroke aspirin women"))
+    matters = case.model in READS_QUERY_IN_ORDER or "bigram_overlap_text" in reranker.builder.feature_names
+    assert (np.abs(actual - turned).max() > 1e-4) == matters
 
 
 @every_reranker
-def test_unknown_words(one, case):
+def test_unknown_words(reranker, case):
     """Models that match words tell quokka, which is in one document twice, from zyzzyva, which is there once.
 
     Models of word pieces know those of every word, so they tell them apart whatever the document.
     """
-    found, other = (scores_of(one, Query("q", f"{word} heart")) for word in ("quokka", "zyzzyva"))
-    matched = one.model.matches_unknown_words or any("title" in name for name in one.builder.feature_names)
-    expected = [UNKNOWN_WORDS] * bool(matched) if has_word_vectors(case.model) else list(range(len(found)))
-    assert np.flatnonzero(np.abs(found - other) > 1e-6).tolist() == expected
+    quokka, zyzzyva = (scores_of(reranker, Query("q", f"{word} heart")) for word in ("quokka", "zyzzyva"))
+    matched = reranker.model.matches_unknown_words or any("title" in name for name in reranker.builder.feature_names)
+    expected = [UNKNOWN_WORDS] * bool(matched) if has_word_vectors(case.model) else list(range(len(quokka)))
+    assert np.flatnonzero(np.abs(quokka - zyzzyva) > 1e-6).tolist() == expected
 
 
 @every_reranker
 @pytest.mark.parametrize("text", ["nowhere", "", "?! 糖尿病"])
-def test_a_query_that_cannot_be_read_keeps_the_first_stage_which_is_said_once(one, text, caplog):
-    candidates = small.candidates(one.builder.index, [2, 0, 1], np.array([0.5, 3.25, -1.0], np.float32))
-    if has_word_vectors(one.name) or not text or (one.name == "bert" and "糖" in text):  # others know some piece of it
+def test_a_query_that_cannot_be_read_keeps_the_first_stage_which_is_said_once(reranker, text, caplog):
+    candidates = small.candidates(reranker.builder.index, [2, 0, 1], np.array([0.5, 3.25, -1.0], np.float32))
+    if (
+        has_word_vectors(reranker.name) or not text or (reranker.name == "bert" and "糖" in text)
+    ):  # others know some piece of it
         with caplog.at_level(logging.WARNING):
             for _ in range(2):
-                found = one.score(Query("q7", text), candidates)
-                assert found.tolist() == [0.5, 3.25, -1.0]
-                found[:] = 0  # which is no array of the candidates'
-        said = [record.getMessage() for record in caplog.records]
-        assert len(said) == 1 and "query q7: the model knows none of its" in said[0]
+                scores = reranker.score(Query("q7", text), candidates)
+                assert scores.tolist() == [0.5, 3.25, -1.0]
+                scores[:] = 0  # which is no array of the candidates'
+        messages = [record.getMessage() for record in caplog.records]
+        assert len(messages) == 1 and "query q7: the model knows none of its" in messages[0]
 
 
 @every_path
 def test_a_long_query_is_cut_which_is_said_once(case, path, index, vectors, caplog):
-    one = opened(make(case, vectors, query_words=2), path, index, vectors)
+    reranker = opened(make(case, vectors, query_words=2), path, index, vectors)
     text = "aspirin cancer"
     with caplog.at_level(logging.WARNING):
-        whole = scores_of(one, Query("q8", text))
+        whole = scores_of(reranker, Query("q8", text))
         if has_word_vectors(case.model):
             assert not caplog.records
             for query_id in ("q8" * 40, "q9"):
-                cut = scores_of(one, Query(query_id, f"{text} stroke women diet"))
-                if not one.builder.feature_names and one.builder.concepts is None:
+                cut = scores_of(reranker, Query(query_id, f"{text} stroke women diet"))
+                if not reranker.builder.feature_names and reranker.builder.concepts is None:
                     assert_same(cut, whole)
-            said = [record.getMessage() for record in caplog.records]
-            assert len(said) == one.builder.reads_words and one.queries_cut == 2 * one.builder.reads_words
-            assert all(f"query {'q8' * 30}... has 5 words" in message for message in said)
+            messages = [record.getMessage() for record in caplog.records]
+            assert (
+                len(messages) == reranker.builder.reads_words
+                and reranker.queries_cut == 2 * reranker.builder.reads_words
+            )
+            assert all(f"query {'q8' * 30}... has 5 words" in message for message in messages)
 
 
 @every_reranker
-def test_no_candidates(one):
-    assert scores_of(one, rows=[]).shape == (0,)
+def test_no_candidates(reranker):
+    assert scores_of(reranker, rows=[]).shape == (0,)
 
 
 @pytest.fixture(scope="module")
@@ -232,24 +239,24 @@ def bare_indexes(tmp_path_factory):
     writer.extend([])
     writer.close_streams()
     writer.finish(np.arange(0))
-    none = ForwardIndex(folder / "none", dict.fromkeys(FIELDS, 0.0))
-    return none, small.build_index(folder / "wordless", [("a", "", ""), ("b", "?!", "...")])
+    empty = ForwardIndex(folder / "none", dict.fromkeys(FIELDS, 0.0))
+    return empty, small.build_index(folder / "wordless", [("a", "", ""), ("b", "?!", "...")])
 
 
 @every_path
 def test_indexes_without_documents_or_words(case, path, vectors, bare_indexes):
     """Only features and biases count. Models of concepts need an index with concepts, stored encodings a whole one."""
     model = make(case, vectors)
-    if model.config.concepts or path == "fast" and one_fast_class(model, bare_indexes[0], vectors) is EncodedDocuments:
+    if model.config.concepts or path == "fast" and fast_class_of(model, bare_indexes[0], vectors) is EncodedDocuments:
         pytest.skip("needs a whole index folder")
-    none, wordless = (opened(model, path, index, vectors) for index in bare_indexes)
-    assert scores_of(none).shape == (0,)
-    found = scores_of(wordless)
-    assert_same(found[:1], found[1:])
-    assert_same(found, scores_of(opened(model, "module", bare_indexes[1], vectors)))
+    empty, wordless = (opened(model, path, index, vectors) for index in bare_indexes)
+    assert scores_of(empty).shape == (0,)
+    actual = scores_of(wordless)
+    assert_same(actual[:1], actual[1:])
+    assert_same(actual, scores_of(opened(model, "module", bare_indexes[1], vectors)))
 
 
-def one_fast_class(model, index, vectors):
+def fast_class_of(model, index, vectors):
     return NeuralReranker(model, vectors.vocabulary, index).fast_class
 
 
@@ -257,16 +264,16 @@ def one_fast_class(model, index, vectors):
 def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, vectors):
     """NaN in the last of any layer's filters or units: no fast path may lose it among those it padded with zeros."""
     model = make(case, vectors)
-    one = opened(model, path, index, vectors)
-    stored = one.fast_class is EncodedDocuments
+    reranker = opened(model, path, index, vectors)
+    stored = reranker.fast_class is EncodedDocuments
     for name, parameter in model.named_parameters():
         kept = parameter.detach().clone()
         with torch.no_grad():
             (parameter if parameter.ndim == 0 or "embeddings" in name else parameter[-1]).fill_(float("nan"))
-        one.refresh()
+        reranker.refresh()
         with pytest.raises(InputError, match=r"document MED-14 for query q17 as NaN") as raised:
-            small.checked(one, Query("q17", "heart attack risk"), small.candidates(index, [8, 1]))
-        assert "\n" not in str(raised.value) and not (stored and one.fast), name
+            small.checked(reranker, Query("q17", "heart attack risk"), small.candidates(index, [8, 1]))
+        assert "\n" not in str(raised.value) and not (stored and reranker.fast), name
         with torch.no_grad():
             parameter.copy_(kept)
 
@@ -278,9 +285,9 @@ REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # others 
 def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors):
     broken = vectors._replace(matrix=vectors.matrix.copy())
     broken.matrix[broken.vocabulary.ids["heart"]] = np.nan
-    one = opened(make(case, broken), path, index, broken)
+    reranker = opened(make(case, broken), path, index, broken)
     with pytest.raises(InputError, match="document MED-14 for query q17"):
-        small.checked(one, Query("q17", "heart risk"), small.candidates(index, [8, 1]))
+        small.checked(reranker, Query("q17", "heart risk"), small.candidates(index, [8, 1]))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -291,13 +298,13 @@ def test_one_broken_word_is_not_hidden_by_a_maximum(tmp_path, case, path, value)
     vectors.matrix[vectors.vocabulary.ids["broken"], 2] = value
     documents = [("good", "attack risk attack", ""), ("short", "broken", "")]
     for place in (0, 1, 2, 3, 7):
-        said = ["attack", "risk"] * 4
-        said[place] = "broken"
-        documents.append((f"bad{place}", " ".join(said), ""))
+        words = ["attack", "risk"] * 4
+        words[place] = "broken"
+        documents.append((f"bad{place}", " ".join(words), ""))
     index = small.build_index(tmp_path / "forward", documents)
-    one, query = opened(make(case, vectors), path, index, vectors), Query("q7", "heart risk")
-    assert np.isfinite(scores_of(one, query, [0])).all()
+    reranker, query = opened(make(case, vectors), path, index, vectors), Query("q7", "heart risk")
+    assert np.isfinite(scores_of(reranker, query, [0])).all()
     for row in range(1, len(documents)):
         for rows in ([row], [0, row]):
             with pytest.raises(InputError, match=f"document {documents[row][0]} for query q7"):
-                small.checked(one, query, small.candidates(index, rows))
+                small.checked(reranker, query, small.candidates(index, rows))

@@ -52,17 +52,17 @@ def text_of(index, vectors, raw, longest, texts):
 def scores(model, index, vectors, query, documents, rows=None):
     """The twin's scores of some documents (id, title, abstract) of an index, from their texts."""
     texts = [set(index.query(f"{title} {abstract}").terms) for _, title, abstract in documents]
-    asked = text_of(index, vectors, query.text, model.config.query_words, texts)
+    query_text = text_of(index, vectors, query.text, model.config.query_words, texts)
     rows = range(len(documents)) if rows is None else rows
     features = model.input_builder(index, vectors.vocabulary).features(
         index.query(query.text), small.candidates(index, rows)
     )
-    found = []
+    all_scores = []
     for row, of_row in zip(rows, features.tolist()):
         raw = "\n".join(documents[row][1:])
         text = text_of(index, vectors, raw, model.config.document_words, texts)
-        found.append(TWINS[model.name](model, asked, text, of_row, index))
-    return found
+        all_scores.append(TWINS[model.name](model, query_text, text, of_row, index))
+    return all_scores
 
 
 def numbers(layers):
@@ -75,11 +75,11 @@ def statistics(model):
 
 
 def conv_knrm(model, query, document, features, index):
-    words, asked = (
+    words, query_ngram_words = (
         [(*pair, id > 0) for *pair, id in zip(text.words, text.vectors, text.ids)] for text in (document, query)
     )
     weights, bias = numbers([model.layer])[0]
-    return plain_conv_knrm.score(words, asked, numbers(model.convolutions), weights[0], bias[0])
+    return plain_conv_knrm.score(words, query_ngram_words, numbers(model.convolutions), weights[0], bias[0])
 
 
 def delta(model, query, document, features, index):
@@ -132,7 +132,7 @@ def ktrel(model, query, document, features, index):
         ids["concepts"] = [[known.index(id) for id in text if id in known] for text in named]
     for part, factor in (("words", "a"), ("concepts", "b")):
         if (encoder := getattr(model, part)) is not None:
-            rows = [encoder.embeddings.detach().numpy()[some] for some in ids[part]]
+            rows = [encoder.embeddings.detach().numpy()[sequence] for sequence in ids[part]]
             layer = plain_ktrel.layer_of(encoder.layer)
             read.append((getattr(model, factor).item(), *rows, layer, model.config.heads))
     return plain_ktrel.score(read)
@@ -148,7 +148,10 @@ def matchpyramid(model, query, document, features, index):
 
 def pacrr(model, query, document, features, index):
     config, lstm = model.config, model.lstm
-    matrix = [[plain_layers.similarity(word, other) for other in document.pairs] for word in query.pairs]
+    matrix = [
+        [plain_layers.similarity(query_word, document_word) for document_word in document.pairs]
+        for query_word in query.pairs
+    ]
     convolutions = [list(zip(layer.weight[:, 0].tolist(), layer.bias.tolist())) for layer in model.convolutions]
     gates = (lstm.weight_ih_l0, lstm.weight_hh_l0[:, 0], lstm.bias_ih_l0 + lstm.bias_hh_l0)
     distilled = config.distilled_words if config.distillation == "kwindow" else None

@@ -6,19 +6,19 @@ from tests.models.plain_layers import convolution, cosine, relu
 
 def ngrams(words, size, weights, biases):
     """The n-grams of a text as (texts, whether any is known, vector); words are (text, vector, known)."""
-    found = []
+    all_ngrams = []
     for start in range(len(words) - size + 1):
-        some = words[start : start + size]
-        texts = [text for text, _, _ in some]
-        vector = convolution([vector for _, vector, _ in some], weights, biases, [0], relu)[0]
-        found.append((texts, any(known for *_, known in some), vector))
-    return found
+        ngram = words[start : start + size]
+        texts = [text for text, _, _ in ngram]
+        vector = convolution([vector for _, vector, _ in ngram], weights, biases, [0], relu)[0]
+        all_ngrams.append((texts, any(known for *_, known in ngram), vector))
+    return all_ngrams
 
 
-def similarity(one, other):
-    if one[1] and other[1]:
-        return cosine(one[2], other[2])
-    return 1.0 if one[0] == other[0] else 0.0
+def similarity(first, second):
+    if first[1] and second[1]:
+        return cosine(first[2], second[2])
+    return 1.0 if first[0] == second[0] else 0.0
 
 
 def score(document, query, convolutions, weights, bias):

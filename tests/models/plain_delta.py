@@ -19,7 +19,7 @@ def delta_stage(document, query):
         if len(query) == 0:
             rows.append([0.0] * (len(word) + 3))
             continue
-        differences = [[a - b for a, b in zip(word, other)] for other in query]
+        differences = [[a - b for a, b in zip(word, query_word)] for query_word in query]
         distances = [length(difference) for difference in differences]
         best = distances.index(min(distances))
         lengths = length(word) + length(query[best])

@@ -20,12 +20,12 @@ def difference_rows(document, query):
         if word is None:
             continue
         closest, smallest = None, math.inf
-        for other in query:
-            if other is None:
+        for query_word in query:
+            if query_word is None:
                 continue
-            distance = length([a - b for a, b in zip(word, other)])
+            distance = length([a - b for a, b in zip(word, query_word)])
             if distance < smallest:
-                closest, smallest = other, distance
+                closest, smallest = query_word, distance
         if closest is None:
             continue
         lengths = length(word) * length(closest)

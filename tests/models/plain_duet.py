@@ -53,5 +53,5 @@ def distributed(document, query, query_convolution, query_layer, document_convol
     represented = layer(maxima(ngrams(query, *query_convolution), 0), *query_layer)
     features = []
     for pooled in windows(ngrams(document, *document_convolution), *pooling):
-        features += [one * other for one, other in zip(layer(pooled, *window_layer), represented)]
+        features += [a * b for a, b in zip(layer(pooled, *window_layer), represented)]
     return feed_forward(features, layers, math.tanh, math.tanh)

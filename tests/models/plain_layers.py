@@ -7,17 +7,17 @@ def length(vector):
     return math.sqrt(math.fsum(x * x for x in vector))
 
 
-def cosine(one, other):
+def cosine(first, second):
     """Of two vectors (lists of numbers); 0 if either is zero."""
-    lengths = length(one) * length(other)
-    return math.fsum(a * b for a, b in zip(one, other)) / lengths if lengths else 0.0
+    lengths = length(first) * length(second)
+    return math.fsum(a * b for a, b in zip(first, second)) / lengths if lengths else 0.0
 
 
-def similarity(one, other):
+def similarity(first, second):
     """Of two words (text, vector or None where the model does not know it)."""
-    if one[0] == other[0]:
+    if first[0] == second[0]:
         return 1.0
-    return 0.0 if one[1] is None or other[1] is None else cosine(one[1], other[1])
+    return 0.0 if first[1] is None or second[1] is None else cosine(first[1], second[1])
 
 
 def relu(value, slope=0.0):
@@ -41,17 +41,17 @@ def feed_forward(values, layers, activation, of_last=lambda value: value):
 
 def convolution(rows, weight, bias, starts, activation):
     """A list of features for each window; weight[f][c][t] meets channel c of row start + t, 0 beyond the rows."""
-    found = []
+    windows = []
     for start in starts:
         features = []
-        for of_filter, constant in zip(weight, bias):
+        for kernel, constant in zip(weight, bias):
             total = constant
-            for tap in range(len(of_filter[0])):
+            for tap in range(len(kernel[0])):
                 if 0 <= start + tap < len(rows):
-                    total += sum(channel[tap] * x for channel, x in zip(of_filter, rows[start + tap]))
+                    total += sum(channel[tap] * x for channel, x in zip(kernel, rows[start + tap]))
             features.append(activation(total))
-        found.append(features)
-    return found
+        windows.append(features)
+    return windows
 
 
 def full_convolution(rows, weight, bias, activation):

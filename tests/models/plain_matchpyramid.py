@@ -12,7 +12,7 @@ from tests.models.plain_layers import feed_forward, relu, similarity
 def convolve(maps, weights, bias):
     """One layer with ReLU: maps [inward][m][n], weights [outward][inward][S][T], zeros beyond the borders."""
     rows, columns = len(maps[0]), len(maps[0][0])
-    found = []
+    outputs = []
     for kernels, b in zip(weights, bias):
         above, left = len(kernels[0]) // 2, len(kernels[0][0]) // 2
         result = [[b] * columns for _ in range(rows)]
@@ -24,8 +24,8 @@ def convolve(maps, weights, bias):
                             y, x = i + s - above, j + t - left
                             if 0 <= y < rows and 0 <= x < columns:
                                 result[i][j] += weight * source[y][x]
-        found.append([[max(value, 0.0) for value in row] for row in result])
-    return found
+        outputs.append([[max(value, 0.0) for value in row] for row in result])
+    return outputs
 
 
 def part(length, cells, number):
@@ -47,7 +47,9 @@ def score(document, query, kind, convolutions, rows, columns, layers):
     if document and query:
         exact = kind == "indicator"
         compared = [[(word, None if exact else vector) for word, vector in text] for text in (query, document)]
-        maps = [[[similarity(one, other) for other in compared[1]] for one in compared[0]]]
+        maps = [
+            [[similarity(query_word, document_word) for document_word in compared[1]] for query_word in compared[0]]
+        ]
         for weights, bias in convolutions:
             maps = convolve(maps, weights, bias)
         cells = [value for one_map in maps for value in pool(one_map, rows, columns)]

@@ -35,7 +35,7 @@ def matches(matrix, row, words, filters, distilled_words):
         windows = [[start + i for i in range(words)] for start in best_windows(matrix, words, distilled_words)]
     if words == 1:
         return [matrix[row][columns[0]] for columns in windows]
-    return [max(cell(matrix, row, columns, *one) for one in filters) for columns in windows]
+    return [max(cell(matrix, row, columns, *kernel) for kernel in filters) for columns in windows]
 
 
 def strongest(values, count):
@@ -72,8 +72,8 @@ def score(matrix, idf, convolutions, signals, lstm, distilled_words=None):
     powers = [math.exp(value - max(idf)) for value in idf]
     rows = []
     for row in range(len(matrix)):
-        found = []
+        signals_of_term = []
         for words, filters in enumerate([None, *convolutions], 1):
-            found += strongest(matches(matrix, row, words, filters, distilled_words), signals)
-        rows.append([*found, powers[row] / sum(powers)])
+            signals_of_term += strongest(matches(matrix, row, words, filters, distilled_words), signals)
+        rows.append([*signals_of_term, powers[row] / sum(powers)])
     return recur(rows, *lstm)

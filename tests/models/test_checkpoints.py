@@ -33,12 +33,12 @@ def folder(tmp_path, model, vectors):
     return path
 
 
-def check_refused(folder, *said):
+def check_refused(folder, *parts):
     """It cannot be loaded, with the module or without; the one line that is said holds ``said``."""
     for load in (load_checkpoint, load_stored):
         with pytest.raises(InputError) as raised:
             load(folder, read_config(folder))
-        assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in said), str(raised.value)
+        assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in parts), str(raised.value)
 
 
 def test_files_and_description(folder):
@@ -61,17 +61,17 @@ def test_what_is_loaded_scores_as_what_was_saved(tmp_path, vectors, index, more)
     save_checkpoint(tmp_path / "c", model, vectors, {})
     loaded = [load(tmp_path / "c", read_config(tmp_path / "c")) for load in (load_checkpoint, load_stored)]
     assert all(vocabulary.words == vectors.vocabulary.words for _, vocabulary in loaded)
-    rerankers = [NeuralReranker(*one, index) for one in ((model, vectors.vocabulary), *loaded)]
-    scores = [one.score(query, small.candidates(index)) for one in rerankers]
-    assert len({one.tobytes() for one in scores}) == 1 and len(set(scores[0].tolist())) > 5
+    rerankers = [NeuralReranker(*loaded_model, index) for loaded_model in ((model, vectors.vocabulary), *loaded)]
+    scores = [loaded_model.score(query, small.candidates(index)) for loaded_model in rerankers]
+    assert len({loaded_model.tobytes() for loaded_model in scores}) == 1 and len(set(scores[0].tolist())) > 5
 
 
 def test_subnormal_weights_become_zero(folder):
     """What is no number stays, to be found when it scores."""
     bias = torch.tensor([1e-42, -1.1e-38, 1.2e-38, torch.nan])
     weighted(convolutions__0__bias=bias)(folder)
-    for one, _ in (load_checkpoint(folder), load_stored(folder, read_config(folder))):
-        np.testing.assert_array_equal(one.arrays()["convolutions.0.bias"], [0, 0, *bias[2:].tolist()])
+    for model, _ in (load_checkpoint(folder), load_stored(folder, read_config(folder))):
+        np.testing.assert_array_equal(model.arrays()["convolutions.0.bias"], [0, 0, *bias[2:].tolist()])
 
 
 def test_saving_leaves_the_model_in_its_mode(tmp_path, model, vectors):
@@ -131,7 +131,9 @@ def weighted(**tensors):
     def change(folder):
         weights = load_file(folder / "model.safetensors")
         weights |= {name.replace("__", "."): tensor for name, tensor in tensors.items()}
-        save_file({name: one for name, one in weights.items() if one is not None}, folder / "model.safetensors")
+        save_file(
+            {name: tensor for name, tensor in weights.items() if tensor is not None}, folder / "model.safetensors"
+        )
 
     return change
 
@@ -178,9 +180,9 @@ DAMAGE = [
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: " ".join(damage[1:]))
 def test_what_does_not_fit_is_refused(folder, damage):
-    harm, *said = damage
+    harm, *parts = damage
     harm(folder)
-    check_refused(folder, *said)
+    check_refused(folder, *parts)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "embeddings.safetensors"])

@@ -35,8 +35,8 @@ def golden_similarities(inputs, query_size, document_size):
     documents = model.ngrams(inputs.documents, inputs.document_mask, document_size)
     same = (inputs.query_terms[:, :, None] == inputs.document_terms[:, None, :]) & (inputs.query_terms >= 0)[..., None]
     same = same_ngrams(same, query_size) if query_size == document_size else None
-    found = similarities(queries, documents, same)[0]
-    return found[queries.mask[0]][:, documents.mask[0]].tolist()
+    actual = similarities(queries, documents, same)[0]
+    return actual[queries.mask[0]][:, documents.mask[0]].tolist()
 
 
 def test_golden_similarities():
@@ -83,11 +83,11 @@ def test_golden_exact_features(document, exact):
 
     ``exact``: logarithms of counts of a, of b, of "ab" with words, of "ab" with bigrams; None for no match.
     """
-    none = np.log(1e-10)
-    a, b, cross, both = (none if count is None else count for count in exact)
-    for view, feature in enumerate([a + b, 2 * none, cross, both]):
-        found = golden_model(layer__weight=only(view * 11))(golden_inputs(document, "ab")).item()
-        assert found == pytest.approx(np.tanh(0.01 * feature + 0.5), abs=1e-6)
+    no_match = np.log(1e-10)
+    a, b, cross, both = (no_match if count is None else count for count in exact)
+    for view, feature in enumerate([a + b, 2 * no_match, cross, both]):
+        actual = golden_model(layer__weight=only(view * 11))(golden_inputs(document, "ab")).item()
+        assert actual == pytest.approx(np.tanh(0.01 * feature + 0.5), abs=1e-6)
 
 
 def test_golden_wide_feature():
@@ -112,11 +112,11 @@ def test_many_cosines_near_one(tmp_path, filters):
     texts = [" ".join(random.choice(words, random.integers(0, 60))) for _ in range(30)]
     index = small.build_index(tmp_path / "forward", [(f"d{i}", text, "") for i, text in enumerate(texts)])
     model = make(Case("conv-knrm", {"filters": filters}), vectors, document_words=60)
-    found, expected = (
+    actual, expected = (
         scores_of(opened(model, path, index, vectors), Query("q", "w1 w2 w3 w4 w5")) for path in ("fast", "module")
     )
     assert np.ptp(expected) > 0.1
-    assert_same(found, expected, 1e-5)
+    assert_same(actual, expected, 1e-5)
 
 
 @pytest.mark.parametrize("longest_ngram", [1, 3, 4])
@@ -128,12 +128,14 @@ def test_a_table_that_is_too_large_is_made_for_each_query(index, vectors, longes
     taps = longest_ngram * (longest_ngram + 1) // 2
     size = words * taps * 16 * 4  # nine filters are padded to 16
     monkeypatch.setattr(FastConvKnrm, "table_bytes", size)
-    kept = FastConvKnrm.open(model, builder, 1)
+    with_table = FastConvKnrm.open(model, builder, 1)
     monkeypatch.setattr(FastConvKnrm, "table_bytes", size - 1)
-    made = FastConvKnrm.open(model, builder, 1)
-    assert kept.table.nbytes == size and made.table is None
+    without_table = FastConvKnrm.open(model, builder, 1)
+    assert with_table.table.nbytes == size and without_table.table is None
     for query in QUERIES:
         terms = index.query(query.text)
-        found, expected = (one.score(terms, builder.query(terms), small.candidates(index)) for one in (made, kept))
+        actual, expected = (
+            path.score(terms, builder.query(terms), small.candidates(index)) for path in (without_table, with_table)
+        )
         assert np.ptp(expected) > 0.02
-        assert_same(found, expected)
+        assert_same(actual, expected)

@@ -73,76 +73,76 @@ def plain_scores(folder, index, query, head=None):
     """
     from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-    theirs = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     model = (AutoModel if head else AutoModelForSequenceClassification).from_pretrained(folder).eval()
     scores = []
     for row in range(len(index)):
         text = " ".join(index.terms.take(index.document_tokens(row)))
-        given = theirs([query], [text], truncation="only_second", max_length=64, return_tensors="pt")
+        encoded = tokenizer([query], [text], truncation="only_second", max_length=64, return_tensors="pt")
         with torch.inference_mode():
-            read = model(**given)
-            scores.append((head(read.last_hidden_state[0, 0]) if head else read.logits[0])[-1].item())
+            output = model(**encoded)
+            scores.append((head(output.last_hidden_state[0, 0]) if head else output.logits[0])[-1].item())
     return np.array(scores, np.float32)
 
 
-def made(folder, **values):
+def build(folder, **values):
     return CrossEncoder(CrossEncoderConfig(encoder=str(folder), **values))
 
 
-def check_refused(folder, said, **values):
-    with pytest.raises(InputError, match=said):
-        made(folder, **values)
+def check_refused(folder, message, **values):
+    with pytest.raises(InputError, match=message):
+        build(folder, **values)
 
 
 def headed(folder, **values):
     """A bare encoder with a head that was not trained, but weighs enough to tell documents apart."""
     torch.manual_seed(3)
-    model = made(folder, **values)
+    model = build(folder, **values)
     with torch.no_grad():
         model.head.weight.normal_(0, 1)
         model.head.bias.normal_(0, 1)
     return model.eval()
 
 
-def scores_of(one, query=QUERY):
-    return one.score(query, small.candidates(one.builder.index))
+def scores_of(reranker, query=QUERY):
+    return reranker.score(query, small.candidates(reranker.builder.index))
 
 
 @pytest.mark.parametrize("name", ["bert", "two", "cased", "bare", "deberta", "roberta", "roberta-blank"])
 def test_the_scores_of_transformers_itself(name, folders, index):
     """With the texts that the encoder cannot read whole, and the one without words."""
-    model = headed(folders[name]) if name == "bare" else made(folders[name]).eval()
-    one = NeuralReranker(model, Vocabulary([]), index)
+    model = headed(folders[name]) if name == "bare" else build(folders[name]).eval()
+    reranker = NeuralReranker(model, Vocabulary([]), index)
     for query in QUERIES:
         expected = plain_scores(folders[name], index, query.text, model.head if name == "bare" else None)
         assert np.ptp(expected) > 0.1
-        np.testing.assert_allclose(scores_of(one, query), expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(scores_of(reranker, query), expected, rtol=0, atol=1e-5)
 
 
 def test_golden_sequence(folders, index):
     """[CLS] query [SEP] document [SEP] with types and mask; the document is cut so that 10 pieces hold all."""
     model = headed(folders["bare"])
-    one = NeuralReranker(model, Vocabulary([]), index)
+    reranker = NeuralReranker(model, Vocabulary([]), index)
     model.longest = 10
-    ids, mask, types = model.sequences(inputs_of(one, Query("q", "aspirin heart"), [0, EMPTY]))
+    ids, mask, types = model.sequences(inputs_of(reranker, Query("q", "aspirin heart"), [0, EMPTY]))
     query = model.pieces.encode("aspirin heart", add_special_tokens=False).tokens
     document = model.pieces.encode("aspirin for heart attack daily aspirin", add_special_tokens=False).tokens
-    asked, room = ["[CLS]", *query, "[SEP]"], 8 - len(query)
-    assert [model.pieces.id_to_token(id) for id in ids[0]] == [*asked, *document[: room - 1], "[SEP]"]
-    assert [model.pieces.id_to_token(id) for id in ids[1]] == [*asked, "[SEP]", *["[PAD]"] * (room - 1)]
-    assert types[0].tolist() == [0] * len(asked) + [1] * room
-    assert mask.sum(dim=1).tolist() == [10, len(asked) + 1]
+    prefix, room = ["[CLS]", *query, "[SEP]"], 8 - len(query)
+    assert [model.pieces.id_to_token(id) for id in ids[0]] == [*prefix, *document[: room - 1], "[SEP]"]
+    assert [model.pieces.id_to_token(id) for id in ids[1]] == [*prefix, "[SEP]", *["[PAD]"] * (room - 1)]
+    assert types[0].tolist() == [0] * len(prefix) + [1] * room
+    assert mask.sum(dim=1).tolist() == [10, len(prefix) + 1]
 
 
 def test_what_is_read_at_most(folders, index, caplog):
     """Half of the sequence by a query. Positions of RoBERTa begin behind its padding piece; batches are small."""
-    one = rerankers.load(f"bert:{folders['roberta']}", index)
-    assert (one.model.longest, one.builder.query_words, one.batch_size) == (64, 30, 32)
-    one = rerankers.load(f"bert:{folders['bert']}", index)
+    reranker = rerankers.load(f"bert:{folders['roberta']}", index)
+    assert (reranker.model.longest, reranker.builder.query_words, reranker.batch_size) == (64, 30, 32)
+    reranker = rerankers.load(f"bert:{folders['bert']}", index)
     with caplog.at_level(logging.WARNING):
-        scores = scores_of(one, Query("q", "heart " * 40))
+        scores = scores_of(reranker, Query("q", "heart " * 40))
     assert "is cut" in caplog.text and np.isfinite(scores).all()
-    np.testing.assert_array_equal(scores, scores_of(one, Query("q", "heart " * 30)))
+    np.testing.assert_array_equal(scores, scores_of(reranker, Query("q", "heart " * 30)))
 
 
 def test_cased_encoders_are_told(folders, index, caplog):
@@ -170,7 +170,7 @@ def test_cased_encoders_are_told(folders, index, caplog):
     ],
 )
 def test_what_is_trained(folders, folder, layers, expected):
-    for name, parameter in made(folders[folder], trainable_layers=layers).named_parameters():
+    for name, parameter in build(folders[folder], trainable_layers=layers).named_parameters():
         assert parameter.requires_grad == name.startswith(expected), name
 
 
@@ -190,7 +190,7 @@ def test_dropout_where_it_is_trained_only(folders):
 def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
     """It needs what it holds of its encoder, and not the encoder's folder."""
     source, folder = shutil.copytree(folders[name], tmp_path / "source"), tmp_path / "checkpoint"
-    model = made(source).eval()
+    model = build(source).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
@@ -200,8 +200,8 @@ def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "encoder"}
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
     assert "words" not in read_config(folder)
-    found = scores_of(rerankers.load(str(folder), index))
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    actual = scores_of(rerankers.load(str(folder), index))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-7)
     shutil.rmtree(folder / "encoder")
     with pytest.raises(InputError, match="encoder is not an encoder folder"):
         load_checkpoint(folder)
@@ -210,17 +210,17 @@ def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
 def test_encoder_folders_and_checkpoints_by_their_names(folders, index, tmp_path):
     """An encoder folder alone is a reranker, and BioBERT has a row of its own."""
     model_class, config_class = model_classes("biobert")
-    bert, made = folders["bert"], tmp_path / "made"
-    save_checkpoint(made, model_class(config_class(encoder=str(folders["bare"]))), None, {})
+    bert, checkpoint = folders["bert"], tmp_path / "made"
+    save_checkpoint(checkpoint, model_class(config_class(encoder=str(folders["bare"]))), None, {})
     for spec, name in [
         (bert, "bert"),
         (f"biobert:{bert}", "biobert"),
-        (made, "biobert"),
-        (f"biobert:{made}", "biobert"),
+        (checkpoint, "biobert"),
+        (f"biobert:{checkpoint}", "biobert"),
     ]:
         assert rerankers.load(str(spec), index).name == name
     with pytest.raises(InputError, match="holds the model 'biobert', not 'bert'"):
-        rerankers.load(f"bert:{made}", index)
+        rerankers.load(f"bert:{checkpoint}", index)
 
 
 # ------------------------------------------------------------------------------------------------------------ errors
@@ -230,7 +230,7 @@ TRAIN = "train it first .rerank-plugin train --model bert --set encoder=.*bare"
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("bert", "bert:FOLDER"),
         ("bert:{empty}", "config.json"),
@@ -240,8 +240,8 @@ TRAIN = "train it first .rerank-plugin train --model bert --set encoder=.*bare"
         ("bert:{short}", "reads 4 pieces: too few for a query and a document"),
     ],
 )
-def test_what_cannot_rank(folders, index, tmp_path, spec, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_rank(folders, index, tmp_path, spec, message):
+    with pytest.raises(InputError, match=message):
         rerankers.load(spec.format(**folders, empty=tmp_path), index)
 
 
@@ -260,7 +260,7 @@ def without_a_part(folder):
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "message"),
     [
         (shutil.rmtree, "copied is not an encoder folder: it holds no config.json"),
         (written("config.json", "{"), "cannot read .*config.json"),
@@ -271,10 +271,10 @@ def without_a_part(folder):
         (described(is_decoder=True), "generates text"),
     ],
 )
-def test_damaged_folders_and_what_is_no_encoder(copied, harm, said):
+def test_damaged_folders_and_what_is_no_encoder(copied, harm, message):
     folder = copied("bert")
     harm(folder)
-    check_refused(folder, said)
+    check_refused(folder, message)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("bert", "AutoModelForSequenceClassification"), ("bare", "AutoModel")])

@@ -38,8 +38,8 @@ def test_golden_delta_stage():
         [-3, -4, 0.6, 5, 6 / 11],  # sqrt(97) against 5: the second word; 18/(6*5); 1 - 5/(6+5)
         [0, 0, 0, 0, 0],  # padding, although its vector is the first query word's
     ]
-    found = stage(documents, [[True] * 5 + [False]], queries, [[True, True, False]])
-    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    actual = stage(documents, [[True] * 5 + [False]], queries, [[True, True, False]])
+    np.testing.assert_allclose(actual[0], expected, atol=1e-6)
     assert not stage(documents, [[True] * 6], queries, [[False] * 3]).any()  # a query without words
 
 
@@ -47,9 +47,9 @@ def test_golden_delta_stage():
 def test_cosine_and_proximity_do_not_depend_on_the_scale_of_the_vectors(scale):
     """(6,8) and (-6,0) against (3,4): cosines 1 and -18/30, proximities 1 - 5/15 and 1 - sqrt(97)/11."""
     documents, queries = np.array([[[6, 8], [-6, 0]]]) * scale, np.array([[[3, 4]]]) * scale
-    found = stage(documents.tolist(), [[True, True]], queries.tolist(), [[True]])
-    np.testing.assert_allclose(found[0, :, 2], [1, -0.6], atol=1e-5)
-    np.testing.assert_allclose(found[0, :, 4], [1 - THIRD, 1 - 97**0.5 / 11], atol=1e-5)
+    actual = stage(documents.tolist(), [[True, True]], queries.tolist(), [[True]])
+    np.testing.assert_allclose(actual[0, :, 2], [1, -0.6], atol=1e-5)
+    np.testing.assert_allclose(actual[0, :, 4], [1 - THIRD, 1 - 97**0.5 / 11], atol=1e-5)
 
 
 small_vectors = st.lists(st.integers(-3, 3), min_size=2, max_size=2)
@@ -66,9 +66,9 @@ def test_stage_agrees_with_the_plain_one_on_grids(words, query, padding, filler)
     (documents, mask), (queries, query_mask) = (
         (text + [filler] * more, [True] * len(text) + [False] * more) for text, more in zip((words, query), padding)
     )
-    found = stage([documents], [mask], [queries], [query_mask])[0]
-    np.testing.assert_allclose(found[: len(words)], plain_delta.delta_stage(words, query), rtol=1e-5, atol=1e-5)
-    assert not found[len(words) :].any()
+    actual = stage([documents], [mask], [queries], [query_mask])[0]
+    np.testing.assert_allclose(actual[: len(words)], plain_delta.delta_stage(words, query), rtol=1e-5, atol=1e-5)
+    assert not actual[len(words) :].any()
 
 
 def test_golden_network():
@@ -115,12 +115,12 @@ def agreed(folder, vectors, documents, query):
 def test_of_equally_close_query_words_the_first_counts(tmp_path):
     """w3 stands in the middle of w1 and w2: exchanging the two in the query changes its document's score."""
     vectors, documents = [[9, 9], [1, 0], [0, 1], [0, 0], [0.5, 0.5]], ["w3", "w4 w3 w4", "w1", "w2"]
-    found, exchanged = (agreed(tmp_path, vectors, documents, query) for query in ("w1 w2", "w2 w1"))
-    assert (np.abs(found - exchanged)[:2] > 1e-3).all() and (found[2:] == exchanged[2:]).all()
+    actual, exchanged = (agreed(tmp_path, vectors, documents, query) for query in ("w1 w2", "w2 w1"))
+    assert (np.abs(actual - exchanged)[:2] > 1e-3).all() and (actual[2:] == exchanged[2:]).all()
 
 
 def test_words_are_their_vectors(tmp_path):
     """w1 and w2 are spelled differently only; x and y are both UNK, whose vector is as good as any; w3 is zero."""
     vectors = [[2, 1], [1, -2], [1, -2], [0, 0]]
-    found = agreed(tmp_path, vectors, ["w1 x w1", "w2 y w1", "x w2", "w3", "w3 w3 w3", ""], "w3 w2 y")
-    assert found[0] == found[1] and len(set(found.tolist())) == 5
+    actual = agreed(tmp_path, vectors, ["w1 x w1", "w2 y w1", "x w2", "w3", "w3 w3 w3", ""], "w3 w2 y")
+    assert actual[0] == actual[1] and len(set(actual.tolist())) == 5

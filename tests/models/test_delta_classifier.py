@@ -60,8 +60,8 @@ def test_the_four_overlaps(index):
     builder = InputBuilder(index, Vocabulary(["aspirin"]), 50, 7, DeltaClassifierConfig().lexical_features)
     terms = index.query("aspirin zyzzyva aspirin stroke")
     weights = [math.log(1 + (10.5 - df) / (df + 0.5)) for df in (3, 1, 2)]
-    found = builder.features(terms, small.candidates(index, [2]))
-    np.testing.assert_allclose(found, [[1 / 3, weights[0] / sum(weights), 1 / 3, 0]], rtol=1e-6)
+    actual = builder.features(terms, small.candidates(index, [2]))
+    np.testing.assert_allclose(actual, [[1 / 3, weights[0] / sum(weights), 1 / 3, 0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("query", ["", "x", "xxx"])
@@ -70,5 +70,5 @@ def test_without_known_words_only_the_overlaps_count(document, query):
     """Zeros for the pooled vector: the same for all such pairs, and another with other overlaps."""
     model = make(Case("delta-classifier", {"filters": 6}), small.word_vectors(list("abcdefgh"), 4, seed=5))
     features = [[0.5] * 4, [0.5] * 4, [0.9] * 4]
-    found = model(golden.inputs([document, "", document], [query, "a", query], features=features)).tolist()
-    assert found[0] == pytest.approx(found[1], abs=1e-6) and abs(found[2] - found[0]) > 1e-3
+    actual = model(golden.inputs([document, "", document], [query, "a", query], features=features)).tolist()
+    assert actual[0] == pytest.approx(actual[1], abs=1e-6) and abs(actual[2] - actual[0]) > 1e-3

@@ -30,13 +30,13 @@ def both(index, vectors, filters=32, **options):
     return opened(model, "module", index, vectors), opened(model, "device", index, vectors, **options)
 
 
-def scores(one, index, queries=QUERIES, rows=ROWS):
-    return np.concatenate(one.score_many(queries, [small.candidates(index, some) for some in rows]))
+def scores(reranker, index, queries=QUERIES, rows=ROWS):
+    return np.concatenate(reranker.score_many(queries, [small.candidates(index, query_rows) for query_rows in rows]))
 
 
-def assert_close(found, expected, tolerance=1e-5):
+def assert_close(actual, expected, tolerance=1e-5):
     assert np.ptp(expected) > 0.01
-    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+    assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 25, 1000])
@@ -54,51 +54,52 @@ def test_words_that_are_the_query_words_have_distance_zero(index, vectors):
 
 def test_out_of_memory_halves_the_batch_for_good(index, vectors, monkeypatch):
     """The tables whose memory ends at seven documents."""
-    plain, one = both(index, vectors, batch_size=64)
+    plain, reranker = both(index, vectors, batch_size=64)
     expected, sizes = scores(plain, index), []
-    device = one.fast_class(one.model, one.builder, one.options)
-    one.fast, one.prepared, whole = device, True, device.tables.forward
+    device = reranker.fast_class(reranker.model, reranker.builder, reranker.options)
+    reranker.fast, reranker.prepared, original_forward = device, True, device.tables.forward
 
     def short_of_memory(queries, query_mask, documents, features):
         sizes.append(documents.shape[0] * documents.shape[1])
         if sizes[-1] > 7:
             raise torch.OutOfMemoryError("out of memory")
-        return whole(queries, query_mask, documents, features)
+        return original_forward(queries, query_mask, documents, features)
 
     monkeypatch.setattr(device.tables, "forward", short_of_memory)
-    assert_close(scores(one, index), expected)
+    assert_close(scores(reranker, index), expected)
     assert device.batch_size == 4 and max(sizes[-5:]) <= 4
     sizes.clear()
-    assert_close(scores(one, index), expected)
+    assert_close(scores(reranker, index), expected)
     assert max(sizes) <= 4
     device.batch_size = 1
     monkeypatch.setattr(device.tables, "forward", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
     with pytest.raises(torch.OutOfMemoryError):
-        scores(one, index)
+        scores(reranker, index)
 
 
 def test_half_precision_changes_scores_a_little(index, vectors):
     plain, device = both(index, vectors, precision="bfloat16")
-    found, expected = scores(device, index), scores(plain, index)
-    assert_close(found, expected, tolerance=0.1)
-    assert np.abs(found - expected).max() > 1e-4 * np.abs(expected).max()
+    actual, expected = scores(device, index), scores(plain, index)
+    assert_close(actual, expected, tolerance=0.1)
+    assert np.abs(actual - expected).max() > 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU")
 def test_compiled_and_padded_to_a_common_depth(index, vectors):
-    plain, one = both(index, vectors, filters=4, compile=True)
-    device = one.fast_class(one.model, one.builder, one.options)
-    one.fast, one.prepared, shapes, compiled = device, True, [], device.forward
+    plain, reranker = both(index, vectors, filters=4, compile=True)
+    device = reranker.fast_class(reranker.model, reranker.builder, reranker.options)
+    reranker.fast, reranker.prepared, shapes, compiled = device, True, [], device.forward
 
     def watched(queries, query_mask, documents, features):
         shapes.append(tuple(documents.shape))
         return compiled(queries, query_mask, documents, features)
 
     device.forward = watched
-    found, expected = (
-        np.concatenate([scores(each, index, [query], [range(10)]) for query in QUERIES[:2]]) for each in (one, plain)
+    actual, expected = (
+        np.concatenate([scores(each_reranker, index, [query], [range(10)]) for query in QUERIES[:2]])
+        for each_reranker in (reranker, plain)
     )
-    assert_close(found, expected)
+    assert_close(actual, expected)
     assert shapes == [(1, CANDIDATES_STEP, 9)] * 2
 
 

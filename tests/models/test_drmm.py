@@ -146,10 +146,10 @@ def test_stop_words_are_taken_out_of_queries(index, vectors, path, text, kept):
         opened(make(Case("drmm", {}), vectors, query_words=4, **more), path, index, vectors)
         for more in ({"query_stopwords": "remove"}, {})
     )
-    found = scores_of(removing, Query("q", text))
-    assert found.tolist() == scores_of(keeping, Query("q", kept)).tolist()
+    actual = scores_of(removing, Query("q", text))
+    assert actual.tolist() == scores_of(keeping, Query("q", kept)).tolist()
     if text != kept:
-        assert np.abs(found - scores_of(keeping, Query("q", text))).max() > 1e-4
+        assert np.abs(actual - scores_of(keeping, Query("q", text))).max() > 1e-4
     words = removing.builder.query(index.query(text))
     assert words.cut == 0 and words.mask.sum() == len(kept.split())
 

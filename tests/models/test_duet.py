@@ -24,8 +24,8 @@ def test_golden_local():
         output__layers__0__bias=0.3, output__last__weight=0.7, output__last__bias=-0.1,
     )  # fmt: skip
     hidden = math.tanh(0.3 + math.tanh(0.55) - 2 * math.tanh(0.05))
-    found = model(golden.inputs(["aba"], "ac", 4, 3, padding="b"))
-    assert found.tolist() == pytest.approx([math.tanh(0.7 * hidden - 0.1)], abs=1e-6)
+    actual = model(golden.inputs(["aba"], "ac", 4, 3, padding="b"))
+    assert actual.tolist() == pytest.approx([math.tanh(0.7 * hidden - 0.1)], abs=1e-6)
 
 
 @torch.no_grad()
@@ -49,8 +49,8 @@ def test_golden_distributed():
     query = math.tanh(2 * math.tanh(0.55) - 0.3)
     first, second = (math.tanh(1.5 * math.tanh(pooled) + 0.2) for pooled in (0.7, 0.95))
     hidden = math.tanh(first * query - 0.5 * second * query + 0.1)
-    found = model(golden.inputs(["bacxa"], "cx", 6, 4))
-    assert found.tolist() == pytest.approx([math.tanh(3 * hidden + 0.2)], abs=1e-6)
+    actual = model(golden.inputs(["bacxa"], "cx", 6, 4))
+    assert actual.tolist() == pytest.approx([math.tanh(3 * hidden + 0.2)], abs=1e-6)
 
 
 def test_positions_and_windows():
@@ -62,7 +62,7 @@ def test_positions_and_windows():
 def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):
     huge = vectors._replace(matrix=vectors.matrix.copy())
     huge.matrix[3] = 1e30
-    found, expected = (
+    actual, expected = (
         scores_of(opened(make(Case("duet", DUET), huge), path, index, huge)) for path in ("fast", "module")
     )
-    assert_same(found, expected)
+    assert_same(actual, expected)

@@ -19,8 +19,8 @@ def test_a_sum_and_a_product():
 
 
 def test_what_the_larger_of_two_inputs_hides_adds_nothing():
-    _, (found,) = integrated_gradients(lambda x: torch.maximum(2 * x[:, 0], x[:, 1]), [(2,)])
-    np.testing.assert_allclose(found, [2, 0])
+    _, (actual,) = integrated_gradients(lambda x: torch.maximum(2 * x[:, 0], x[:, 1]), [(2,)])
+    np.testing.assert_allclose(actual, [2, 0])
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_what_the_larger_of_two_inputs_hides_adds_nothing():
     ],
 )
 def test_sudden_changes(score, expected):
-    base, (found,) = integrated_gradients(score, [(2,)])
+    base, (actual,) = integrated_gradients(score, [(2,)])
     total = float(score(torch.ones(1, 2).double()))
     assert base == pytest.approx(float(score(torch.zeros(1, 2).double())))
-    assert found.sum() == pytest.approx(total - base, rel=0.005)
-    np.testing.assert_allclose(found, expected, atol=0.06)
+    assert actual.sum() == pytest.approx(total - base, rel=0.005)
+    np.testing.assert_allclose(actual, expected, atol=0.06)
 
 
 def test_nothing_to_attribute():

@@ -26,8 +26,8 @@ INPUTS = golden.inputs(["cab", ""], "ab", 4, 3)
 def test_golden_cells(length, count, expected):
     """They are those of the twin, too, and padding is in none."""
     mask = torch.arange(8) < length
-    found = grid_cells(mask[None], count)[0]
-    assert [torch.nonzero(cell)[:, 0].tolist() for cell in found] == expected
+    actual = grid_cells(mask[None], count)[0]
+    assert [torch.nonzero(cell)[:, 0].tolist() for cell in actual] == expected
     assert [list(plain_matchpyramid.part(length, count, cell)) for cell in range(count)] == expected
 
 
@@ -35,8 +35,8 @@ def test_golden_pool():
     """Three query words, four document words, 2 x 2 cells: the middle query word is in both rows of the grid."""
     picture = [[1, 5, 2, 0, 99], [0, 3, 7, 1, 99], [4, 0, 0, 6, 99], [99, 99, 99, 99, 99]]  # the 99s are padding
     query_mask, document_mask = torch.arange(4) < 3, torch.arange(5) < 4
-    found = dynamic_pool(torch.tensor([[picture]]).float(), query_mask[None], document_mask[None], 2, 2)
-    assert found.tolist() == [[[[5, 7], [4, 7]]]]
+    actual = dynamic_pool(torch.tensor([[picture]]).float(), query_mask[None], document_mask[None], 2, 2)
+    assert actual.tolist() == [[[[5, 7], [4, 7]]]]
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_golden_pool():
     [("cosine", [[0.6, 1, 0], [0.8, 0, 1]]), ("indicator", [[0, 1, 0], [0, 0, 1]])],
 )
 def test_golden_similarities(similarity, expected):
-    found = MatchPyramid(MatchPyramidConfig(similarity=similarity), VECTORS).interaction(INPUTS)
-    torch.testing.assert_close(found[0, :2, :3], torch.tensor(expected).float())
-    assert not found[0, 2].any() and not found[0, :, 3].any() and not found[1].any()
+    actual = MatchPyramid(MatchPyramidConfig(similarity=similarity), VECTORS).interaction(INPUTS)
+    torch.testing.assert_close(actual[0, :2, :3], torch.tensor(expected).float())
+    assert not actual[0, 2].any() and not actual[0, :, 3].any() and not actual[1].any()
 
 
 @pytest.mark.parametrize(("grid", "expected"), [((1, 2), 2 * 105 - 3 * 105 + 0.5), ((2, 1), 2 * 105 - 3 * 6 + 0.5)])

@@ -37,25 +37,25 @@ def words_of(length, longest):
     ],
 )
 def test_the_papers_example_of_kwindow(words, matrix):
-    found = kwindow(SIMILARITIES, SIX_WORDS, TWO_TERMS, words, 4)
-    assert found.matrix[0].tolist() == torch.tensor(matrix).tolist()
-    assert found.windows.tolist() == [[True] * (4 // words)]
+    actual = kwindow(SIMILARITIES, SIX_WORDS, TWO_TERMS, words, 4)
+    assert actual.matrix[0].tolist() == torch.tensor(matrix).tolist()
+    assert actual.windows.tolist() == [[True] * (4 // words)]
 
 
 def test_kwindow_of_a_document_that_is_too_short():
     for length, windows in [(0, [False] * 2), (1, [False] * 2), (2, [True, False])]:
         for longest in {max(length, 1), 6}:
-            found = kwindow(SIMILARITIES[..., :longest], words_of(length, longest), TWO_TERMS, 2, 4)
-            assert found.windows.tolist() == [windows] and found.matrix.shape == (1, 3, 4)
+            actual = kwindow(SIMILARITIES[..., :longest], words_of(length, longest), TWO_TERMS, 2, 4)
+            assert actual.windows.tolist() == [windows] and actual.matrix.shape == (1, 3, 4)
             kept = SIMILARITIES[..., :length] if length == 2 else torch.zeros(1, 3, 0)
-            assert torch.equal(found.matrix, torch.nn.functional.pad(kept, (0, 4 - kept.shape[2])))
+            assert torch.equal(actual.matrix, torch.nn.functional.pad(kept, (0, 4 - kept.shape[2])))
 
 
 def test_kwindow_prefers_any_word_to_padding_and_no_padded_term():
     """Dissimilar words are words; a padded term, similar with 0 to everything, makes none of them more similar."""
     similarities = torch.tensor([[[-0.5, -0.2, -0.4, 0, 0], [0, 0, 0, 0, 0]]])
-    found = kwindow(similarities, words_of(3, 5), torch.tensor([[True, False]]), 1, 2)
-    assert torch.equal(found.matrix[0, 0], torch.tensor([-0.2, -0.4])) and found.windows.all()
+    actual = kwindow(similarities, words_of(3, 5), torch.tensor([[True, False]]), 1, 2)
+    assert torch.equal(actual.matrix[0, 0], torch.tensor([-0.2, -0.4])) and actual.windows.all()
 
 
 def test_kwindow_takes_the_first_of_equal_windows():
@@ -63,8 +63,8 @@ def test_kwindow_takes_the_first_of_equal_windows():
     row = torch.tensor([0.1, 0.1, 0.5, 0.1, 0.1])
     sums = row.unfold(0, 3, 1).sum(dim=1)
     assert sums[0] < sums.max()
-    found = kwindow(row[None, None], words_of(5, 5), torch.tensor([[True]]), 3, 3)
-    assert torch.equal(found.matrix[0, 0], row[:3])
+    actual = kwindow(row[None, None], words_of(5, 5), torch.tensor([[True]]), 3, 3)
+    assert torch.equal(actual.matrix[0, 0], row[:3])
 
 
 def test_golden_score():
@@ -83,8 +83,8 @@ def test_golden_score():
     first, nothing = math.tanh(1.2), math.tanh(0.2)
     expected = math.tanh(first + math.tanh(0.6 + 0.5 * math.tanh(first)))
     of_nothing = math.tanh(nothing + math.tanh(0.2 + 0.5 * math.tanh(nothing)))
-    found = model(golden.inputs(["ab", ""], "ab", 4, 3, idf={"a": 3.0, "b": 3.0}))
-    assert found.tolist() == pytest.approx([expected, of_nothing], abs=1e-6)
+    actual = model(golden.inputs(["ab", ""], "ab", 4, 3, idf={"a": 3.0, "b": 3.0}))
+    assert actual.tolist() == pytest.approx([expected, of_nothing], abs=1e-6)
     assert model(golden.inputs(["ab", ""], "", 4, 3)).tolist() == [0, 0]
 
 
@@ -101,7 +101,9 @@ def test_no_filter_gives_more_than_its_bound(seed, filters, longest_ngram):
     for words, (weights, _) in enumerate(convolutions, 2):
         rows = packed.weights[packed.starts[words] :][: groups * FILTERS * (1 + words**2)]
         rows = rows.reshape(groups, 1 + words**2, FILTERS).transpose(0, 2, 1).astype(np.float64)  # [G, FILTERS, 1 + T]
-        assert {tuple(row) for row in rows[..., 1:].reshape(-1, words**2)} == {tuple(one.ravel()) for one in weights}
+        assert {tuple(row) for row in rows[..., 1:].reshape(-1, words**2)} == {
+            tuple(weight.ravel()) for weight in weights
+        }
         for first in range(words):
             for last in range(first + 1, words + 1):
                 biases, taps = rows[..., 0], rows[..., 1 + first * words : 1 + last * words]
@@ -127,8 +129,10 @@ def test_filters_that_come_late_are_not_forgotten(tmp_path, almost):
         model.convolutions[0].weight[4] = 1.0
         model.convolutions[0].bias.zero_()
         model.lstm.weight_ih_l0[:, 1] = torch.tensor([0.0, 0, 0.2, 0])  # which the values do not drive to its ends
-    found, expected = (scores_of(opened(model, path, index, vectors), Query("q", "a a")) for path in ("fast", "module"))
-    assert_same(found, expected)
+    actual, expected = (
+        scores_of(opened(model, path, index, vectors), Query("q", "a a")) for path in ("fast", "module")
+    )
+    assert_same(actual, expected)
 
 
 @pytest.mark.parametrize(("steps", "chosen"), [((8000.4, 8000.6), 1), ((8000.6, 8001.4), 0), ((-8000.6, -8000.4), 1)])
@@ -147,5 +151,5 @@ def test_similarities_are_compared_in_whole_steps(tmp_path, steps, chosen):
     expected = 0.5 * math.tanh(0.5 * math.tanh(100 * (steps[chosen] - sum(steps) / 2) / 16384))
     assert abs(expected) > 1e-4
     for path in ("module", "fast"):
-        found = scores_of(opened(model, path, index, vectors), Query("q", "a"))
-        assert found.tolist() == pytest.approx([expected], abs=1e-5)
+        actual = scores_of(opened(model, path, index, vectors), Query("q", "a"))
+        assert actual.tolist() == pytest.approx([expected], abs=1e-5)

@@ -31,8 +31,8 @@ DEFAULTS = {
 
 def weights_of(name, **more):
     module, config = model_classes(name)
-    found = module(config(**more), torch.zeros(2, 300)).parameters()
-    return " ".join("x".join(map(str, one.shape)) for one in found if one.ndim > 1)
+    parameters = module(config(**more), torch.zeros(2, 300)).parameters()
+    return " ".join("x".join(map(str, parameter.shape)) for parameter in parameters if parameter.ndim > 1)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)

@@ -71,8 +71,8 @@ def test_every_entry_is_sound():
 def test_the_table_of_the_documentation_has_every_name():
     page = (ROOT / "docs" / "searching.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    said = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])}
-    assert set(rerankers.known_names()) <= said
+    documented = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])}
+    assert set(rerankers.known_names()) <= documented
 
 
 def test_a_model_that_is_registered_scores_on_its_fast_path(registered, vectors, index):
@@ -80,14 +80,14 @@ def test_a_model_that_is_registered_scores_on_its_fast_path(registered, vectors,
     model = small.delta(vectors)
     own = Own(model.config, model.vectors)
     own.load_state_dict(model.state_dict())
-    one = NeuralReranker(own, vectors.vocabulary, index)
+    reranker = NeuralReranker(own, vectors.vocabulary, index)
     expected = NeuralReranker(model, vectors.vocabulary, index).score(QUERY, small.candidates(index))
-    assert one.score(QUERY, small.candidates(index)).tolist() == expected.tolist()
-    assert isinstance(one.fast, FastDelta)
+    assert reranker.score(QUERY, small.candidates(index)).tolist() == expected.tolist()
+    assert isinstance(reranker.fast, FastDelta)
 
 
 @pytest.mark.parametrize(
-    "values, said",
+    "values, message",
     [
         ({"module": ""}, "lacks module"),
         ({"summary": "", "config": ""}, "lacks config, summary"),
@@ -96,13 +96,13 @@ def test_a_model_that_is_registered_scores_on_its_fast_path(registered, vectors,
         ({"recipe": {}}, "recipe must be a Recipe"),
     ],
 )
-def test_an_entry_that_lacks_something(values, said):
-    with pytest.raises(InputError, match=said):
+def test_an_entry_that_lacks_something(values, message):
+    with pytest.raises(InputError, match=message):
         replace(OWN, **values)
 
 
 @pytest.mark.parametrize(
-    "values, said",
+    "values, message",
     [
         ({"module": "no_such_package:Own"}, "module no_such_package:Own cannot be loaded: ModuleNotFoundError"),
         ({"module": "rerank_plugin.models.delta.model:Gone"}, "cannot be loaded: AttributeError"),
@@ -117,9 +117,9 @@ def test_an_entry_that_lacks_something(values, said):
         ({"encoder": "rerank_plugin.models.ktrel.fast:KtrelScorer"}, "belong together"),
     ],
 )
-def test_classes_that_lack_something(registered, values, said):
+def test_classes_that_lack_something(registered, values, message):
     registered(replace(OWN, **values))
-    with pytest.raises(InputError, match=f"the model 'own': .*{said}"):
+    with pytest.raises(InputError, match=f"the model 'own': .*{message}"):
         classes_of("own")
 
 
@@ -147,9 +147,9 @@ def test_what_is_no_scorer_may_have_nothing_but_score():
     class Listwise(Plain):
         listwise = True
 
-    adopted = as_scorer(Plain())
-    assert (adopted.name, adopted.listwise, adopted.score_many([1, 2], [3, 4])) == ("plain", False, [[1.0], [1.0]])
-    assert as_scorer(adopted) is adopted and isinstance(adopted, Scorer)
+    adapter = as_scorer(Plain())
+    assert (adapter.name, adapter.listwise, adapter.score_many([1, 2], [3, 4])) == ("plain", False, [[1.0], [1.0]])
+    assert as_scorer(adapter) is adapter and isinstance(adapter, Scorer)
     with pytest.raises(InputError, match="listwise.*subclass of .*Scorer"):
         as_scorer(Listwise())
     with pytest.raises(InputError, match="no method score"):

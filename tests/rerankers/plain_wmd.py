@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 
-def euclidean(one, other):
-    return math.sqrt(sum((float(a) - float(b)) ** 2 for a, b in zip(one, other)))
+def euclidean(first, second):
+    return math.sqrt(sum((float(a) - float(b)) ** 2 for a, b in zip(first, second)))
 
 
 def units(words, count):
@@ -36,6 +36,6 @@ def relaxed(query, title, vectors):
     if not query or not title:
         return math.inf
     return max(
-        sum(min(euclidean(vectors[a], vectors[b]) for b in other) for a in one) / len(one)
-        for one, other in ((query, title), (title, query))
+        sum(min(euclidean(vectors[a], vectors[b]) for b in target) for a in source) / len(source)
+        for source, target in ((query, title), (title, query))
     )

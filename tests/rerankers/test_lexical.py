@@ -21,9 +21,9 @@ THREE = [("1", "heart attack risk", "red wine"), ("2", "attack attack", "heart")
 
 
 def scores(reranker, index, text, rows=None):
-    found = reranker.score(Query("q", text), small.candidates(index, rows))
-    assert found.dtype == np.float32
-    return found
+    values = reranker.score(Query("q", text), small.candidates(index, rows))
+    assert values.dtype == np.float32
+    return values
 
 
 @pytest.fixture
@@ -36,26 +36,26 @@ def test_bm25_by_hand(three):
     norm = {length: 2 * (0.25 + 0.75 * length / (8 / 3)) for length in (2, 3)}  # k1 (1 - b + b length / mean)
     weight = math.log(1.6)
     expected = [2 * weight * 3 / (1 + norm[3]), weight * 2 * 3 / (2 + norm[2]), weight * 3 / (1 + norm[3])]
-    found = scores(rerankers.load("bm25-title", three), three, "Heart attack?")
-    assert found == pytest.approx(expected, rel=1e-6)
+    actual = scores(rerankers.load("bm25-title", three), three, "Heart attack?")
+    assert actual == pytest.approx(expected, rel=1e-6)
     # One abstract of three has two words, one has one, and their mean is 1.
-    found = scores(rerankers.load("bm25-abstract", three), three, "wine")
-    assert found == pytest.approx([math.log(1 + 2.5 / 1.5) * 3 / (1 + 2 * (0.25 + 0.75 * 2)), 0, 0], rel=1e-6)
+    actual = scores(rerankers.load("bm25-abstract", three), three, "wine")
+    assert actual == pytest.approx([math.log(1 + 2.5 / 1.5) * 3 / (1 + 2 * (0.25 + 0.75 * 2)), 0, 0], rel=1e-6)
     # 'heart' is in all three texts, of 5, 3 and 3 words.
-    found = scores(rerankers.load("bm25-text", three), three, "heart")
+    actual = scores(rerankers.load("bm25-text", three), three, "heart")
     norms = [2 * (0.25 + 0.75 * length / (11 / 3)) for length in (5, 3, 3)]
-    assert found == pytest.approx([math.log(1 + 0.5 / 3.5) * 3 / (1 + norm) for norm in norms], rel=1e-6)
+    assert actual == pytest.approx([math.log(1 + 0.5 / 3.5) * 3 / (1 + norm) for norm in norms], rel=1e-6)
 
 
 def test_query_likelihood_by_hand(three):
     """mu = 4: of the titles' 8 words a quarter is heart, three eighths attack: they add 1 and 1.5 to each title."""
-    found = scores(TitleLikelihood(three, mu=4), three, "heart attack attack")
+    actual = scores(TitleLikelihood(three, mu=4), three, "heart attack attack")
     expected = [
         math.log((1 + 1) / 7) + 2 * math.log((1 + 1.5) / 7),
         math.log((0 + 1) / 6) + 2 * math.log((2 + 1.5) / 6),
         math.log((1 + 1) / 7) + 2 * math.log((0 + 1.5) / 7),
     ]
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert actual == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("mu", [0, -1, math.inf, math.nan])
@@ -65,11 +65,11 @@ def test_mu_is_positive(three, mu):
 
 
 def test_title_frequency(three, index):
-    def of(one):
-        return dict(zip(one.terms.take(np.arange(one.vocabulary_size)), title_frequency(one).tolist()))
+    def frequencies(corpus):
+        return dict(zip(corpus.terms.take(np.arange(corpus.vocabulary_size)), title_frequency(corpus).tolist()))
 
-    assert of(three) == {"heart": 2, "attack": 3, "risk": 2, "red": 1, "wine": 0}
-    assert of(index)["cancer"] == 4 and of(index)["quokka"] == 1 and of(index)["old"] == 0
+    assert frequencies(three) == {"heart": 2, "attack": 3, "risk": 2, "red": 1, "wine": 0}
+    assert frequencies(index)["cancer"] == 4 and frequencies(index)["quokka"] == 1 and frequencies(index)["old"] == 0
     for chunk in (1, 3, 10, 11):
         np.testing.assert_array_equal(title_frequency(index, chunk), title_frequency(index))
 
@@ -78,9 +78,9 @@ def test_title_frequency(three, index):
     "name, text", [*((name, "tablets unheard") for name in UNTRAINED if "wmd" not in name), ("docid", "heart")]
 )
 def test_what_matches_nothing_ranks_by_decreasing_document_id(index, name, text):
-    found = scores(rerankers.load(name, index), index, text)
-    ids = [small.DOCUMENTS[row][0] for row in small.candidates(index).order(found)]
-    assert not found.any() and ids == sorted(ids, key=str.encode, reverse=True)
+    actual = scores(rerankers.load(name, index), index, text)
+    ids = [small.DOCUMENTS[row][0] for row in small.candidates(index).order(actual)]
+    assert not actual.any() and ids == sorted(ids, key=str.encode, reverse=True)
 
 
 WORDS = "heart attack risk red wine".split()
@@ -124,8 +124,8 @@ def test_the_plain_twins_agree(tmp_path_factory, documents, query, mu):
     places = range(len(documents))
     for field in FIELDS:
         expected = [plain_bm25(query, fields[field], place) for place in places]
-        found = scores(FieldBM25(index, field), index, " ".join(query))
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+        actual = scores(FieldBM25(index, field), index, " ".join(query))
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)
     expected = [plain_likelihood(query, fields["title"], place, mu) for place in places]
-    found = scores(TitleLikelihood(index, mu), index, " ".join(query))
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    actual = scores(TitleLikelihood(index, mu), index, " ".join(query))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)

@@ -29,8 +29,8 @@ def pair(index, vectors, seed=1, **hyper):
 
 
 def load_by_assignment(model):
-    other = scatter(Delta(model.config, model.vectors), 99)
-    model.load_state_dict(other.state_dict(), assign=True)
+    donor = scatter(Delta(model.config, model.vectors), 99)
+    model.load_state_dict(donor.state_dict(), assign=True)
 
 
 def replace_the_vectors(model):
@@ -77,7 +77,7 @@ def test_a_batch_in_training_mode_is_noticed(index, vectors):
         model.eval()
         seen.append(scores_of(fused))
         assert_same(seen[-1], scores_of(plain), 1e-5)
-    assert all(np.abs(one - other).max() > 1e-3 for one, other in zip(seen, seen[1:]))
+    assert all(np.abs(before - after).max() > 1e-3 for before, after in zip(seen, seen[1:]))
 
 
 def test_in_training_mode_the_module_scores(index, vectors):
@@ -100,10 +100,10 @@ def test_a_model_made_in_inference_mode(index, vectors):
 
 def test_models_of_one_index_do_not_mix(index, vectors):
     """Rerankers by turns, of other sizes."""
-    many = [pair(index, vectors, seed, filters=filters) for seed, filters in ((1, 6), (2, 40), (3, 6))]
-    expected = [scores_of(plain) for _, _, plain in many]
+    pairs = [pair(index, vectors, seed, filters=filters) for seed, filters in ((1, 6), (2, 40), (3, 6))]
+    expected = [scores_of(plain) for _, _, plain in pairs]
     for _ in range(3):
-        for (_, fused, _), scores in zip(many, expected):
+        for (_, fused, _), scores in zip(pairs, expected):
             assert_same(scores_of(fused), scores, 1e-5)
 
 
@@ -127,7 +127,7 @@ def test_unknown_device(index, vectors, device):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"batch_size": 0}, "batch size 0"),
         ({"batch_size": -1}, "batch size -1"),
@@ -135,8 +135,8 @@ def test_unknown_device(index, vectors, device):
         ({"precision": "int4"}, "int4"),
     ],
 )
-def test_options_that_are_none(wrong, said):
-    with pytest.raises(InputError, match=said):
+def test_options_that_are_none(wrong, message):
+    with pytest.raises(InputError, match=message):
         RerankerOptions(**wrong)
 
 
@@ -145,41 +145,41 @@ def test_options_that_are_none(wrong, said):
 def test_gpu_scores_are_the_cpus(index, vectors, features):
     expected = scores_of(pair(index, vectors, lexical_features=features)[1])
     model = make(CASE, vectors, lexical_features=features)
-    one = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions("cuda"))
-    np.testing.assert_allclose(scores_of(one), expected, rtol=1e-4, atol=1e-4)
+    reranker = NeuralReranker(model, vectors.vocabulary, index, RerankerOptions("cuda"))
+    np.testing.assert_allclose(scores_of(reranker), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_out_of_memory_halves_the_batch_for_good(index, vectors):
     """A real model whose memory ends at three documents."""
-    model, fused, one = pair(index, vectors)
-    whole, sizes, expected = model.forward, [], scores_of(fused)
+    model, fused, reranker = pair(index, vectors)
+    original_forward, sizes, expected = model.forward, [], scores_of(fused)
 
     def short_of_memory(inputs):
         sizes.append(len(inputs.documents))
         if len(inputs.documents) > 3:
             raise torch.OutOfMemoryError("out of memory")
-        return whole(inputs)
+        return original_forward(inputs)
 
     model.forward = short_of_memory
-    assert_same(scores_of(one), expected, 1e-5)
-    assert one.batch_size == 2 and max(sizes[-5:]) == 2
+    assert_same(scores_of(reranker), expected, 1e-5)
+    assert reranker.batch_size == 2 and max(sizes[-5:]) == 2
     sizes.clear()
-    assert_same(scores_of(one), expected, 1e-5)
+    assert_same(scores_of(reranker), expected, 1e-5)
     assert sizes == [2] * 5
 
 
 def test_a_batch_is_as_wide_as_its_longest_document(index, vectors, monkeypatch):
     """Sorted by length, so that short documents are not padded to the longest of all."""
     model = make(CASE, vectors, document_words=9)
-    one, widths, whole = opened(model, "module", index, vectors, batch_size=2), [], model.forward
+    reranker, widths, original_forward = opened(model, "module", index, vectors, batch_size=2), [], model.forward
 
     def watched(inputs):
         widths.append(inputs.documents.shape[1])
         assert max(int(inputs.document_mask.sum(dim=1).max()), 1) == inputs.documents.shape[1]
-        return whole(inputs)
+        return original_forward(inputs)
 
     monkeypatch.setattr(model, "forward", watched)
-    scores_of(one)
+    scores_of(reranker)
     assert widths == sorted(widths, reverse=True) and widths[0] == 9 and widths[-1] == 1  # "Aspirin", and the empty one
 
 

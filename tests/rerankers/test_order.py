@@ -51,8 +51,8 @@ def test_a_model_of_zeros_orders_by_decreasing_document_id(index, vectors):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    one = NeuralReranker(model, vectors.vocabulary, index)
-    assert rank(QUERY, shuffled(index, 3), one).doc_ids == DECREASING
+    reranker = NeuralReranker(model, vectors.vocabulary, index)
+    assert rank(QUERY, shuffled(index, 3), reranker).doc_ids == DECREASING
 
 
 def test_scores_come_first(index):
@@ -63,14 +63,14 @@ def test_scores_come_first(index):
 
 
 @pytest.mark.parametrize(
-    "scores, said",
+    "scores, message",
     [
         *((np.full(2, value, np.float32), "document 100 for query q1") for value in (np.nan, np.inf, -np.inf)),
         *((np.zeros(shape, np.float32), "q1") for shape in ((2, 1), (3,), ())),
     ],
 )
-def test_what_is_no_score_of_each_document_is_refused(index, scores, said):
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_score_of_each_document_is_refused(index, scores, message):
+    with pytest.raises(InputError, match=message):
         rank(QUERY, small.candidates(index, [3, 1]), Scoring(lambda count: scores))
 
 
@@ -84,5 +84,5 @@ def test_a_third_party_s_reranker_is_called_query_by_query(index):
         def score(self, query, candidates):
             return candidates.rows.astype(np.float32) + len(query.text)
 
-    found = score_many(ByRow(0), [QUERY, Query("q2", "")], [small.candidates(index, rows) for rows in ([3, 1], [])])
-    assert [one.tolist() for one in found] == [[8, 6], []]
+    actual = score_many(ByRow(0), [QUERY, Query("q2", "")], [small.candidates(index, rows) for rows in ([3, 1], [])])
+    assert [scores.tolist() for scores in actual] == [[8, 6], []]

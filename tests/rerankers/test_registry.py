@@ -55,7 +55,7 @@ broken = elsewhere.broken:TitleLength
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory):
+def installed_elsewhere(tmp_path_factory):
     """A distribution of somebody else as pip would leave it: a package and its dist-info."""
     site = tmp_path_factory.mktemp("site")
     files = {
@@ -80,8 +80,8 @@ def checkpoint(tmp_path, vectors):
     return folder
 
 
-def scores(one, index, rows=None):
-    return one.score(QUERY, small.candidates(index, rows))
+def scores(reranker, index, rows=None):
+    return reranker.score(QUERY, small.candidates(index, rows))
 
 
 def refusal(spec, index):
@@ -91,7 +91,7 @@ def refusal(spec, index):
     return str(raised.value)
 
 
-def test_known_names(elsewhere):
+def test_known_names(installed_elsewhere):
     names = rerankers.known_names()
     assert names == sorted(set(names))
     assert {"delta", "title-length", "broken", *rerankers.UNTRAINED, *register.names()} <= set(names)
@@ -100,17 +100,17 @@ def test_known_names(elsewhere):
 @pytest.mark.parametrize("spec", ["dalta", "dalta:checkpoints/x", "", "a.b", "nowhere/at/all"])
 def test_unknown_names_list_the_known_ones(index, tmp_path, monkeypatch, spec):
     monkeypatch.chdir(tmp_path)
-    said = refusal(spec, index)
-    assert not spec or f"'{spec}'" in said and all(name in said for name in rerankers.known_names())
+    message = refusal(spec, index)
+    assert not spec or f"'{spec}'" in message and all(name in message for name in rerankers.known_names())
 
 
 def test_checkpoint_by_name_and_alone(index, vectors, checkpoint, monkeypatch):
     expected = scores(NeuralReranker(small.delta(vectors, seed=5), vectors.vocabulary, index), index)
     options = RerankerOptions(batch_size=3)
     for spec in (f"delta:{checkpoint}", str(checkpoint)):
-        one = rerankers.load(spec, index, options)
-        assert (one.name, one.options) == ("delta", options)
-        np.testing.assert_allclose(scores(one, index), expected, rtol=0, atol=1e-6)
+        reranker = rerankers.load(spec, index, options)
+        assert (reranker.name, reranker.options) == ("delta", options)
+        np.testing.assert_allclose(scores(reranker, index), expected, rtol=0, atol=1e-6)
     monkeypatch.chdir(checkpoint.parent)
     assert rerankers.load("checkpoint", index).name == "delta"
 
@@ -145,35 +145,35 @@ def test_models_that_do_not_come_along_need_a_checkpoint(index, spec, needed):
 
 
 @pytest.mark.parametrize(
-    "config, said",
+    "config, message",
     [(None, "config.json"), ({"model": "oracle", "config": {}, "tokenizer": SETTINGS}, "oracle")],
     ids=["empty", "foreign"],
 )
-def test_folders_that_are_no_checkpoints(index, tmp_path, config, said):
+def test_folders_that_are_no_checkpoints(index, tmp_path, config, message):
     assert "no-such-folder" in refusal(f"delta:{tmp_path / 'no-such-folder'}", index)
     if config is not None:
         (tmp_path / "config.json").write_text(json.dumps(config))
     for spec in (str(tmp_path), f"delta:{tmp_path}"):
-        assert said in refusal(spec, index)
+        assert message in refusal(spec, index)
 
 
-def test_class_from_elsewhere(index, elsewhere):
-    one = rerankers.load("elsewhere.rerankers:TitleLength", index)
-    assert one.name == "title-length" and one.index is index
-    assert scores(one, index, [8, 1, 4]).tolist() == [5, 3, 0]
+def test_class_from_elsewhere(index, installed_elsewhere):
+    reranker = rerankers.load("elsewhere.rerankers:TitleLength", index)
+    assert reranker.name == "title-length" and reranker.index is index
+    assert scores(reranker, index, [8, 1, 4]).tolist() == [5, 3, 0]
 
 
-def test_entry_points_of_other_packages(index, elsewhere, tmp_path):
+def test_entry_points_of_other_packages(index, installed_elsewhere, tmp_path):
     """With a checkpoint, without, and by a checkpoint folder alone, which names the model."""
     (tmp_path / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
     for spec, folder in (("title-length:some/folder", "some/folder"), ("title-length", None), (tmp_path, tmp_path)):
-        one = rerankers.load(str(spec), index, RerankerOptions(batch_size=17))
-        assert (one.checkpoint, one.options.batch_size) == (folder and Path(folder), 17)
-        assert scores(one, index, [8, 1, 4]).tolist() == [5, 3, 0]
+        reranker = rerankers.load(str(spec), index, RerankerOptions(batch_size=17))
+        assert (reranker.checkpoint, reranker.options.batch_size) == (folder and Path(folder), 17)
+        assert scores(reranker, index, [8, 1, 4]).tolist() == [5, 3, 0]
 
 
 @pytest.mark.parametrize(
-    "spec, said",
+    "spec, message",
     [
         ("elsewhere.rerankers:Missing", "Missing"),
         ("elsewhere.missing:TitleLength", "elsewhere.missing"),
@@ -184,5 +184,5 @@ def test_entry_points_of_other_packages(index, elsewhere, tmp_path):
         ("bm25-title", "the name is taken"),
     ],
 )
-def test_what_of_elsewhere_cannot_be_used(index, elsewhere, spec, said):
-    assert f"'{spec}'" in refusal(spec, index) and said in refusal(spec, index)
+def test_what_of_elsewhere_cannot_be_used(index, installed_elsewhere, spec, message):
+    assert f"'{spec}'" in refusal(spec, index) and message in refusal(spec, index)

@@ -42,13 +42,13 @@ def bounds(reranker, text):
 
 def first_k_are_exact(full, top, text, rows=None):
     """Check the first k scores, and that the others are no worse than exact ones; how many of these are better."""
-    expected, found = scores(full, text, rows), scores(top, text, rows)
+    expected, actual = scores(full, text, rows), scores(top, text, rows)
     candidates = small.candidates(full.index, rows)
     best = candidates.order(expected)[: top.exact_top]
-    np.testing.assert_array_equal(candidates.order(found)[: top.exact_top], best)
-    np.testing.assert_array_equal(found[best], expected[best])
-    assert (found >= expected).all() and np.isfinite(found).all()
-    return (found > expected).sum()
+    np.testing.assert_array_equal(candidates.order(actual)[: top.exact_top], best)
+    np.testing.assert_array_equal(actual[best], expected[best])
+    assert (actual >= expected).all() and np.isfinite(actual).all()
+    return (actual > expected).sum()
 
 
 # On a line that runs through the plane, 5 apart: red at (0, 0), meat at (3, 4), cancer at (6, 8); wine 5 off the line.
@@ -76,10 +76,10 @@ BY_HAND = [  # query, title, distance, relaxed distance: the greater of the mean
 @pytest.mark.parametrize("query, title, distance, bound", BY_HAND)
 def test_by_hand(tmp_path, query, title, distance, bound):
     index = index_of(tmp_path / "forward", [title])
-    one = WordMoversDistance(index, LINE)
-    expected = -distance if math.isfinite(distance) else one.floor
-    assert scores(one, query)[0] == pytest.approx(expected, abs=1e-6)
-    assert bounds(one, query) == pytest.approx([bound])
+    reranker = WordMoversDistance(index, LINE)
+    expected = -distance if math.isfinite(distance) else reranker.floor
+    assert scores(reranker, query)[0] == pytest.approx(expected, abs=1e-6)
+    assert bounds(reranker, query) == pytest.approx([bound])
     texts, known = (tokenize(query), tokenize(title)), dict(zip(LINE.vocabulary.words[1:], LINE.matrix[1:]))
     assert plain_wmd.distance(*texts, known) == pytest.approx(distance, abs=1e-6)
     assert plain_wmd.relaxed(*texts, known) == pytest.approx(bound)
@@ -140,28 +140,28 @@ def test_the_twin_and_the_first_k_agree(tmp_path_factory, documents, query, seed
     vectors = small.word_vectors(KNOWN, dimension=2 if flat else 4, seed=seed)
     if flat:
         vectors = WordVectors(vectors.vocabulary, np.round(vectors.matrix))
-    one = WordMoversDistance(index, vectors, left_out)
-    heard = {word: vector for word, vector in zip(KNOWN, vectors.matrix[1:]) if word not in left_out}
-    few, text = range(len(documents))[:4], " ".join(query)
-    expected = np.array([plain_wmd.distance(query, documents[row], heard) for row in few])
+    reranker = WordMoversDistance(index, vectors, left_out)
+    known = {word: vector for word, vector in zip(KNOWN, vectors.matrix[1:]) if word not in left_out}
+    rows, text = range(len(documents))[:4], " ".join(query)
+    expected = np.array([plain_wmd.distance(query, documents[row], known) for row in rows])
 
-    if heard.keys().isdisjoint(query):
+    if known.keys().isdisjoint(query):
         assert np.isinf(expected).all()
-        np.testing.assert_array_equal(scores(one, text), small.candidates(index).first_stage_scores)
+        np.testing.assert_array_equal(scores(reranker, text), small.candidates(index).first_stage_scores)
         return
-    found = one.distances(*one.query_words(text), small.candidates(index, few))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    scored = scores(one, text, few)
+    distances = reranker.distances(*reranker.query_words(text), small.candidates(index, rows))
+    np.testing.assert_allclose(distances, expected, rtol=1e-9, atol=1e-9)
+    scored = scores(reranker, text, rows)
     assert scored.dtype == np.float32 and np.isfinite(scored).all()
-    np.testing.assert_allclose(scored, np.where(np.isinf(expected), one.floor, -found), rtol=1e-6)
-    assert scored.min() >= one.floor and (scored > one.floor).tolist() == np.isfinite(expected).tolist()
-    first_k_are_exact(one, WordMoversDistance(index, vectors, left_out, exact_top=k), text)
-    relaxed = [plain_wmd.relaxed(query, title, heard) for title in documents]
-    np.testing.assert_allclose(bounds(one, text), relaxed, atol=1e-9)
+    np.testing.assert_allclose(scored, np.where(np.isinf(expected), reranker.floor, -distances), rtol=1e-6)
+    assert scored.min() >= reranker.floor and (scored > reranker.floor).tolist() == np.isfinite(expected).tolist()
+    first_k_are_exact(reranker, WordMoversDistance(index, vectors, left_out, exact_top=k), text)
+    relaxed = [plain_wmd.relaxed(query, title, known) for title in documents]
+    np.testing.assert_allclose(bounds(reranker, text), relaxed, atol=1e-9)
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory):
+def collection(tmp_path_factory):
     """Titles of 0 to 20 words, some of which have no vector."""
     generator = np.random.default_rng(6)
     words = np.array([f"word{number}x" for number in range(80)])
@@ -174,21 +174,21 @@ QUERY = "word3x word7x word7x word70x word41x word15x"
 
 
 @pytest.mark.parametrize("k", [1, 20, 1000])
-def test_the_first_k_of_many_are_exact_and_most_others_are_not_solved(many, k):
-    full, top = (WordMoversDistance(*many, exact_top=count) for count in (None, k))
+def test_the_first_k_of_many_are_exact_and_most_others_are_not_solved(collection, k):
+    full, top = (WordMoversDistance(*collection, exact_top=count) for count in (None, k))
     not_solved = [first_k_are_exact(full, top, text) for text in (QUERY, "word3x", "word1x word2x word2x")]
     assert not_solved[0] > 30 if k <= 20 else not_solved == [0, 0, 0]
 
 
-def test_threads_score_at_once(many):
+def test_threads_score_at_once(collection):
     """Several queries over one reranker, each in a thread of its own."""
-    reranker = WordMoversDistance(*many)
+    reranker = WordMoversDistance(*collection)
     numbers = np.random.default_rng(9).integers(0, 60, (24, 6))
     queries = [" ".join(f"word{number}x" for number in row) for row in numbers]
     expected = [scores(reranker, text) for text in queries]
     with ThreadPoolExecutor(4) as pool:
-        for found, one in zip(pool.map(lambda text: scores(reranker, text), queries), expected):
-            np.testing.assert_array_equal(found, one)
+        for actual, alone in zip(pool.map(lambda text: scores(reranker, text), queries), expected):
+            np.testing.assert_array_equal(actual, alone)
 
 
 def test_titles_are_solved_until_the_next_bound_is_worse():
@@ -200,10 +200,10 @@ def test_titles_are_solved_until_the_next_bound_is_worse():
         solved.extend(places.tolist())
         return exact[places]
 
-    found = least_distances(exact * 0.5, solve, 3)
+    distances = least_distances(exact * 0.5, solve, 3)
     assert solved == [0, 1, 2, 3, 4]  # the bound of 4 is the distance of 2
-    np.testing.assert_array_equal(found[:5], exact[:5])
-    np.testing.assert_allclose(found[5:], exact[5:] * 0.5, rtol=1e-8)
+    np.testing.assert_array_equal(distances[:5], exact[:5])
+    np.testing.assert_allclose(distances[5:], exact[5:] * 0.5, rtol=1e-8)
     solved.clear()
     np.testing.assert_array_equal(least_distances(np.zeros(1000), solve, 3), exact)
     assert sorted(solved) == list(range(1000))
@@ -219,14 +219,14 @@ HALFWAY = 1 + 2.0**-24  # the next float64 is another float32
     ids=["a tie as float32", "the distance itself, rounded"],
 )
 def test_bounds_that_cannot_be_told_from_the_best_distance_are_solved(bounds, exact):
-    found = least_distances(np.array(bounds), lambda places: np.array(exact)[places], 1)
-    assert found.tolist() == exact
+    distances = least_distances(np.array(bounds), lambda places: np.array(exact)[places], 1)
+    assert distances.tolist() == exact
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_at_least_one_title_is_exact(many, count):
+def test_at_least_one_title_is_exact(collection, count):
     with pytest.raises(InputError, match=f"first {count} titles"):
-        WordMoversDistance(*many, exact_top=count)
+        WordMoversDistance(*collection, exact_top=count)
 
 
 def test_the_last_place_is_below_any_distance(tmp_path):
@@ -261,12 +261,12 @@ def test_a_models_checkpoint_holds_word_vectors_too(index, vectors, tmp_path):
     checkpoints.save_checkpoint(tmp_path / "delta", small.delta(vectors), vectors, {})
     word_vectors.save(vectors, tmp_path / "words", {})
     for place in ("delta", "words"):
-        one = rerankers.load(f"wmd-title:{tmp_path / place}", index)
+        reranker = rerankers.load(f"wmd-title:{tmp_path / place}", index)
         expected = scores(WordMoversDistance(index, vectors), "heart attack of women")
-        np.testing.assert_array_equal(scores(one, "heart attack of women"), expected)
+        np.testing.assert_array_equal(scores(reranker, "heart attack of women"), expected)
     for name, stop_words, exact_top in (("nostop", STOP_WORDS, None), ("top20", frozenset(), 20)):
-        one = rerankers.load(f"wmd-title-{name}:{tmp_path / 'words'}", index)
-        assert (one.name, one.stop_words, one.exact_top) == (f"wmd-title-{name}", stop_words, exact_top)
+        reranker = rerankers.load(f"wmd-title-{name}:{tmp_path / 'words'}", index)
+        assert (reranker.name, reranker.stop_words, reranker.exact_top) == (f"wmd-title-{name}", stop_words, exact_top)
     with pytest.raises(InputError, match="config.json"):
         rerankers.load(f"delta:{tmp_path / 'words'}", index)
     (tmp_path / "words" / "embeddings.safetensors").unlink()

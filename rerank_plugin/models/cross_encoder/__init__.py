@@ -8,7 +8,7 @@ from rerank_plugin.models.register import ModelEntry, register
 # [K] 4.3 names only the trained layer; these settings are within the ranges of BERT's paper (appendix A.3).
 RECIPE = Recipe(
     {"weights": "none", "batch_size": 16, "optimizer": "adam", "learning_rate": 5e-5, "epochs": 10},
-    summary="hinge loss without weights, balanced pairs, batches of 16, Adam, 10 epochs, the one with the best nDCG@20",
+    summary="hinge loss without weights, balanced pairs, batches of 16, Adam, 10 epochs, best epoch by nDCG@20",
 )
 
 BERT = register(

@@ -12,7 +12,7 @@ register(
         explain="rerank_plugin.models.delta_classifier.explain:explain",
         recipe=Recipe(  # [D17] 4.6 and 4.7; the weighted variant has the weights ``log``
             {"loss": "bce", "weights": "none", "optimizer": "adadelta", "epochs": 10},
-            summary="as a classifier without weights, Adadelta, 10 epochs, the one with the best nDCG@20",
+            summary="binary cross-entropy without weights, Adadelta, 10 epochs, best epoch by nDCG@20",
         ),
         bench={},
     )
