@@ -1,4 +1,4 @@
-"""What all conformance tests share: an index with concepts, word vectors, and a library of many documents."""
+"""Fixtures of the conformance tests: an index with concepts, word vectors, and a library of many documents."""
 
 from functools import cache
 
@@ -24,7 +24,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def text_encoders(tmp_path_factory):
-    """Gives rerankers by encoders of texts, over ``STORED`` in real Lucene."""
+    """Returns rerankers of text encoders, over ``STORED`` in real Lucene."""
     folder = tmp_path_factory.mktemp("stored") / "index"
     build_index(iter(STORED), folder, "small", Problems(), threads=1)
     return cache(lambda kind: text_encoder(kind, Index(folder)))
@@ -32,7 +32,7 @@ def text_encoders(tmp_path_factory):
 
 @pytest.fixture
 def reranker(case, path, index, vectors, request):  # noqa: F811
-    """The reranker of a case, by a path."""
+    """The reranker of a case on a path."""
     if case.model == "encoder":
         return request.getfixturevalue("text_encoders")(case.sizes["folder"])
     return opened(make(case, vectors), path, index, vectors, threads=2)
@@ -65,7 +65,7 @@ def reference(index, vectors, request):  # noqa: F811
 
 
 class Library:
-    """140 documents of up to 130 words out of 500, of which the models know 400."""
+    """140 documents of up to 130 words from 500 distinct words, 400 of them known to the models."""
 
     def __init__(self, folder):
         random = np.random.default_rng(8)

@@ -1,6 +1,6 @@
-"""The models that the conformance tests run over: every registered one, in a few small configurations.
+"""The models of the conformance tests: every registered model, in a few small configurations.
 
-A model without a row in ``TABLE`` is tested with its own defaults and the sizes of ``SMALL``.
+A model without a row in ``TABLE`` is tested with its defaults and the sizes of ``SMALL``.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ QUERIES = [
     Query("q5", "a second diet and cancer red meat raises colon in women"),  # longer than the models read
     Query("q6", "quokka xylitol heart"),
 ]
-# As real Lucene gets them, which takes no document without a character.
+# For real Lucene, which rejects empty documents.
 STORED = [Document(id, title, abstract if title or abstract else "—") for id, title, abstract in small.DOCUMENTS]
 ROWS = {id: row for row, (id, _, _) in enumerate(small.DOCUMENTS)}
 EMPTY, ONE_WORD, UNKNOWN_WORDS = ROWS["é"], ROWS["a7"], ROWS["2"]
-# In another order than the knowledge base's; it lacks H04 and H11, and the knowledge base lacks X1.
+# Not in the order of the knowledge base; H04 and H11 are missing, and the knowledge base has no X1.
 CONCEPT_IDS = ["H09", "X1", "H02", "H01", "H10", "H08", "H07", "H03", "H06", "H05"]
 
 DUET = {"filters": 5, "hidden": (7, 4), "pool_width": 4, "pool_stride": 2}
@@ -87,7 +87,7 @@ class Case(NamedTuple):
 
 
 def small_sizes(name):
-    """The sizes of ``SMALL`` that a configuration has as whole numbers."""
+    """The sizes of ``SMALL`` that are integer fields of a configuration."""
     return {
         field.name: SMALL[field.name]
         for field in fields(model_classes(name)[1])
@@ -95,21 +95,21 @@ def small_sizes(name):
     }
 
 
-# Encoders of texts have no module that scores, and are not trained: they take part where a reranker alone is tested.
+# Text encoders have no module that scores, and are not trained: only tests of rerankers include them.
 ENCODERS = [(Case("encoder", {"folder": kind}), "fast") for kind in ("one", "pair")]
 NAMES = [name for name in names() if name != "encoder"]
 CASES = [Case(name, sizes) for name in NAMES for sizes in TABLE.get(name) or [small_sizes(name)]]
 
 
 def paths_of(name):
-    """How a model can be scored: by the module, and by a fast path on the CPU or on a device."""
+    """The scoring paths of a model: the module, and fast paths on the CPU or on a device."""
     classes = classes_of(name)
     fast = classes.fast is not None or classes.encoder is not None
     return ["module", *["fast"] * fast, *["device"] * (classes.device is not None)]
 
 
 def each_path(pairs):
-    """Decorator: a test for each of these cases and paths."""
+    """A decorator that parametrizes a test with cases and paths."""
     return pytest.mark.parametrize(("case", "path"), pairs, ids=[f"{case}-{path}" for case, path in pairs])
 
 
@@ -128,7 +128,7 @@ def _folder():
 
 @cache
 def encoder_folder(kind):
-    """A tiny encoder for cross-encoders: a BERT, or with a head of its own a BERT ("head") or a RoBERTa ("roberta")."""
+    """A tiny encoder for cross-encoders: a BERT without a head, or with one a BERT ("head") or RoBERTa ("roberta")."""
     texts = [f"{title} {abstract}".lower().replace(".", "") for _, title, abstract in small.DOCUMENTS]
     folder = Path(_folder().name) / f"encoder-{kind}"
     if kind == "roberta":
@@ -137,7 +137,7 @@ def encoder_folder(kind):
 
 
 def text_encoder(kind, index):
-    """A reranker by a tiny encoder of texts, or by a pair, over an index of ``STORED``, which it encodes."""
+    """The reranker of a tiny text encoder, or of a pair of them, over an index of ``STORED`` with its encodings."""
     texts = [f"{document.title} {document.abstract}" for document in STORED]
     folder = Path(_folder().name) / kind
     for seed, part in enumerate(["query", "article"] if kind == "pair" else [""]):
@@ -158,7 +158,7 @@ def configured(case, **more):
 
 
 def new(case, vectors, seed=1, **more):
-    """A model as its constructor makes it, with neutral feature statistics."""
+    """A newly constructed model, with neutral feature statistics."""
     torch.manual_seed(seed)
     config, model_class = configured(case, **more), model_classes(case.model)[0]
     if not model_class.has_word_vectors:
@@ -173,9 +173,9 @@ def make(case, vectors, seed=1, **more):
 
 
 def scatter(model, seed):
-    """Weights as large as the layers need to keep their signal: no dead ReLU, no tanh at its ends."""
+    """Set random weights of a scale that preserves signals: no dead ReLUs, no saturated tanh."""
     torch.manual_seed(seed)
-    raised = 0.2 if model.name in ("delta-classifier", "sevmos") else 0.0  # or ReLU kills half of a small network
+    raised = 0.2 if model.name in ("delta-classifier", "sevmos") else 0.0  # keeps half of a small network's ReLUs alive
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "embeddings" in name or name.startswith("encoder."):
@@ -190,17 +190,17 @@ def scatter(model, seed):
         if model.name in ("knrm", "conv-knrm"):
             model.layer.weight.mul_(2).sub_(model.layer.weight.mean())  # most kernels have no match: must not add up
         if model.name == "pacrr":
-            for layer in model.convolutions:  # of very different lengths: some are never worth computing
+            for layer in model.convolutions:  # of very different norms: the fast path skips the weakest filters
                 layer.weight.mul_(torch.exp(torch.empty(len(layer.weight), 1, 1, 1).uniform_(-4, 0)))
         if model.name == "duet" and model.config.parts != "distributed":
-            model.local.row.weight.normal_(0, 1)  # of whose inputs hardly one is not zero
+            model.local.row.weight.normal_(0, 1)  # nearly all of its inputs are zero
         features = len(model.config.lexical_features)
         model.set_feature_statistics(torch.linspace(0.1, 0.7, features), torch.linspace(0.5, 2.0, features))
     return model.eval()
 
 
 def grown(model, case, vectors, **more):
-    """The same model with room for longer texts: old weights as they were, weights of new places any."""
+    """The same model with room for longer texts: the old weights, and random weights of the new positions."""
     larger = make(case, vectors, seed=77, **more)
     with torch.no_grad():
         for target, source in zip(larger.parameters(), model.parameters()):
@@ -209,9 +209,9 @@ def grown(model, case, vectors, **more):
 
 
 def opened(model, path, index, vectors, **options):
-    """A reranker that scores by one of :func:`paths_of`."""
+    """A reranker that scores on one of :func:`paths_of`."""
     vocabulary = vectors.vocabulary if model.has_word_vectors else Vocabulary([])
-    device = "cpu:0" if path == "device" else "cpu"  # which is another device to the adapter, and needs no accelerator
+    device = "cpu:0" if path == "device" else "cpu"  # not "cpu", so the reranker takes the device path
     reranker = NeuralReranker(model, vocabulary, index, RerankerOptions(device, fast=path != "module", **options))
     assert (reranker.fast_class is None) == (path == "module")
     if reranker.fast_class is EncodedDocuments:
@@ -226,7 +226,7 @@ def scores_of(reranker, query=QUERY, rows=None):
 
 
 def inputs_of(reranker, query=QUERY, rows=None):
-    """What the module reads of a query and its candidates."""
+    """The module's inputs for a query and its candidates."""
     index = reranker.builder.index
     terms = index.query(query.text)
     return reranker.builder.build(terms, reranker.builder.query(terms), small.candidates(index, rows))
@@ -240,6 +240,6 @@ def in_double(inputs):
 
 
 def assert_same(actual, expected, tolerance=5e-6):
-    """Equal but for ``tolerance`` of the largest expected score, or of 1."""
+    """Check that scores are equal up to ``tolerance`` times the largest expected score, or 1."""
     expected = np.asarray(expected)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(1, np.abs(expected).max(initial=0)))

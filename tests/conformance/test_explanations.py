@@ -1,4 +1,4 @@
-"""What every model's explanation must be: its parts add up to the module's score, word by word."""
+"""Attributions of every model: their parts add up to the module's score."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def attributions(reranker, query, rows=None):
 
 @every_case
 def test_the_parts_add_up_to_the_score(case, index, vectors):
-    """But for rounding where it is computed exactly, otherwise within 1% of what document and features add."""
+    """Up to rounding if the attribution is exact, otherwise within 1% of the contributions of document and features."""
     reranker, largest = opened(make(case, vectors), "module", index, vectors), 0.0
     for query in [QUERIES[0], QUERIES[3], QUERIES[5]]:
         for score, attribution in zip(scores_of(reranker, query, ROWS), attributions(reranker, query, ROWS)):
@@ -37,7 +37,7 @@ def test_the_parts_add_up_to_the_score(case, index, vectors):
 
 @every_case
 def test_shapes_and_places(case, index, vectors):
-    """One number a word that is read, of the query's words those that are left in, and similarities of all pairs."""
+    """One number per word that the model reads, without removed query words, and similarities of all pairs."""
     reranker = opened(make(case, vectors, document_words=8, query_words=3), "module", index, vectors)
     lengths = np.minimum(small.candidates(index).lengths, 8)
     for length, attribution in zip(lengths, attributions(reranker, QUERY)):

@@ -1,4 +1,4 @@
-"""Fast paths give the module's scores, whatever the model, the documents, the threads and the memory are like."""
+"""Fast paths give the module's scores, for any model, documents, number of threads and content of memory."""
 
 import copy
 import sys
@@ -97,7 +97,7 @@ def random_vectors(random, kind, count, dimension):
         vectors *= 10 ** random.uniform(-3, 3, size=(count, 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
     elif kind in ("tiny", "huge"):
         vectors *= {"tiny": 1e-3, "huge": 1e3}[kind]
-    elif kind == "offset":  # all words point the same way, and differ little from one another
+    elif kind == "offset":  # all vectors have nearly the same direction
         vectors += 5 * random.normal(size=(1, dimension))
     for _ in range(random.integers(0, 3)):
         vectors[random.integers(count)] = 0
@@ -106,9 +106,9 @@ def random_vectors(random, kind, count, dimension):
 
 
 def undecided(vectors, ids, query_ids):
-    """Those of the words ``ids`` whose distances to two different query words only rounding tells apart.
+    """The words among ``ids`` whose distances to two query words differ only by rounding.
 
-    Equal vectors are equally far in any arithmetic: they do not count.
+    Query words with equal vectors do not count: their distances are equal in any arithmetic.
     """
     doubles, undecided_ids = vectors.astype(np.float64), set()
     for id in ids:
@@ -132,7 +132,7 @@ def in_double_precision(model, inputs):
 
 @every_fast
 def test_scores_are_the_modules_and_the_twins(name, path):
-    """To 1e-5 of the largest score; where the module's own rounding is worse than that, to four times its error."""
+    """Up to 1e-5 of the largest score, or four times the module's rounding error if that is larger."""
     spreads, checked = [], []
 
     @settings(max_examples=40)
@@ -156,7 +156,7 @@ def test_scores_are_the_modules_and_the_twins(name, path):
         matrix = random_vectors(random, kind, len(vocabulary), dimension + dimension % 2)
         vectors = WordVectors(vocabulary, matrix)
         query_words = [*random.choice([*known, "m0", "x0", "x1", "n0"], random.integers(1, sizes["query_words"] + 3))]
-        words = np.array([*known, *known, "x0", "x1"])  # x0 and x1 are UNK, n0 is nowhere
+        words = np.array([*known, *known, "x0", "x1"])  # x0 and x1 are UNK, n0 is in no document
         if name == "delta" and kind != "grid":
             unclear = undecided(matrix, range(len(matrix)), vocabulary.lookup(query_words[: sizes["query_words"]]))
             words = words[[id not in unclear for id in vocabulary.lookup(words)]]
@@ -186,7 +186,7 @@ def test_scores_are_the_modules_and_the_twins(name, path):
         spreads.append(np.ptp(expected) / largest if len(set(rows.tolist())) > 1 else 1)
 
     agree()
-    assert np.mean(np.array(spreads) > 0.01) > 0.4  # models that say the same of all documents would prove nothing
+    assert np.mean(np.array(spreads) > 0.01) > 0.4  # equal scores of all documents would prove nothing
     assert len(checked) > 5 or name not in STRATEGIES
 
 
@@ -229,7 +229,7 @@ def scored(reranker, library, rows=None, query=0):
 
 
 def same_bits(reranker, actual, expected):
-    """But for paths that torch computes: it sums another number of rows in another order."""
+    """Check that scores are equal to the bit, or nearly for torch: its order of sums depends on the number of rows."""
     if issubclass(reranker.fast_class, ModulePath):
         assert_same(actual, expected, 1e-6)
     else:
@@ -239,7 +239,7 @@ def same_bits(reranker, actual, expected):
 
 @pytest.fixture(scope="module")
 def alone(library):
-    """Gives each query's scores of all documents by one thread, from memory that held nothing before."""
+    """Returns each query's scores of all documents, computed by one thread with new memory."""
     known = {}
 
     def of(case):
@@ -258,7 +258,7 @@ def alone(library):
 
 @every_large
 def test_neither_threads_nor_other_candidates_change_a_bit(case, library, alone):
-    """Candidates alone, in any order and twice, with other queries between: memory is never fresh here."""
+    """Candidates alone, in any order and twice, with other queries in between: memory is reused."""
     expected, random = alone(case), np.random.default_rng(6)
     for threads in (1, 2, 7):
         reranker = fast(case, library, threads)
@@ -297,7 +297,7 @@ def hasty_threads():
 
 @every_large
 def test_several_callers_at_once(case, library, alone, hasty_threads):
-    """Python threads that share one reranker, whose tables are not made yet when they all begin."""
+    """Python threads that share one reranker, whose tables do not exist yet when all threads start."""
     expected, together = alone(case), threading.Barrier(4)
     shared = [fast(case, library, threads) for threads in (1, 2)]
 
@@ -326,7 +326,7 @@ def test_what_was_in_memory_never_reaches_a_score(case, library, alone, threads,
 
 
 def stay_inside(folder):
-    """Score documents of all lengths with forbidden memory behind, then before each array of the workspaces."""
+    """Score documents of all lengths with protected memory behind, then before each array of the workspaces."""
     library = Library(Path(folder) / "index")
     for case in LARGE:
         reranker = fast(case, library)

@@ -1,4 +1,4 @@
-"""What holds for every untrained reranker."""
+"""Tests of every untrained reranker."""
 
 import json
 
@@ -94,6 +94,6 @@ for spec in sys.argv[3:]:
     print(len(rerankers.load(spec, index).score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
 print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))
 """
-    names = [name for name, entry in UNTRAINED.items() if not entry.reads_vectors]  # POT imports torch where it is
+    names = [name for name, entry in UNTRAINED.items() if not entry.reads_vectors]  # POT imports torch if installed
     output = run("-c", script, index.folder, json.dumps(index.mean_lengths), *names)
     assert output == "3\n" * len(names) + "[]\n"

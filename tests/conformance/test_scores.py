@@ -1,4 +1,4 @@
-"""What must not change a score of any registered model, on any path, and what must."""
+"""Scores of every registered model on every path: the changes that must not affect them, and those that must."""
 
 import logging
 
@@ -45,7 +45,7 @@ TWINS = [case for case in CASES if model_classes(case.model)[0].name in twins.TW
 
 @pytest.mark.parametrize("case", TWINS, ids=str)
 def test_the_plain_twin_gives_the_same_from_texts(case, index, vectors):
-    """By every path, also where texts are cut. The twin reads texts, word vectors and weights, and nothing else."""
+    """On every path, also if texts are cut. The twin reads only texts, word vectors and weights."""
     selected = [0, 3, EMPTY, ONE_WORD, UNKNOWN_WORDS, 8]
     for cut, places, rows in (
         ({}, [0, 3], range(len(small.DOCUMENTS))),
@@ -56,7 +56,7 @@ def test_the_plain_twin_gives_the_same_from_texts(case, index, vectors):
         paths = [opened(model, path, index, vectors) for path in paths_of(case.model)]
         for query in [QUERIES[place] for place in places]:
             if not paths[0].can_read(paths[0].builder.query(index.query(query.text))):
-                continue  # of words, to a model of concepts
+                continue  # a query without concepts, for a model of concepts
             expected = twins.scores(model, index, vectors, query, small.DOCUMENTS, rows)
             for reranker in paths:
                 assert_same(scores_of(reranker, query, rows), expected, 1e-5)
@@ -65,7 +65,7 @@ def test_the_plain_twin_gives_the_same_from_texts(case, index, vectors):
 
 @every_path
 def test_more_padding(case, path, index, vectors):
-    """From a model with room for the longest text alone to models with more room and the same weights."""
+    """From a model with room for exactly the longest text to models with more room and the same weights."""
     read = inputs_of(opened(make(case, vectors, document_words=60, query_words=20), "module", index, vectors))
     longest, words = int(read.document_mask.sum(dim=1).max()), int(read.query_mask.sum(dim=1).max())
     tight = make(case, vectors, document_words=longest, query_words=words)
@@ -81,8 +81,8 @@ def test_more_padding(case, path, index, vectors):
 
 @every_case
 def test_what_stands_in_padding_means_nothing(case, index, vectors):
-    """Of the module itself: padded places hold words, terms, concepts and weights that would matter, and a full row
-    keeps the others from being cut. 700 more pads change nothing either."""
+    """For the module: padded positions hold words, terms, concepts and weights that would change scores, and a full
+    row prevents the others from being cut. 700 more padded positions change nothing either."""
     model = make(case, vectors)
     if model.any_width and not case.model.startswith("duet"):
         model = make(case, vectors, document_words=720)
@@ -135,7 +135,7 @@ def test_two_calls_and_other_queries_between(reranker, case, reference):
 
 @every_reranker
 def test_several_queries_at_once(reranker):
-    """Some have no candidates, and one is left to the first stage, in its place."""
+    """Some have no candidates, and one keeps its first-stage order."""
     queries = [*QUERIES[:3], Query("unread", "nowhere"), *QUERIES[3:]]
     rows = [list(range(10)), [3], [5, 1], [9, 0, 4, 2], [], [8], [7, 7]]
     all_scores = reranker.score_many(
@@ -148,7 +148,7 @@ def test_several_queries_at_once(reranker):
 
 @every_path
 def test_one_word_query(case, path, index, vectors):
-    """However many slots are padded."""
+    """With any number of padded positions."""
     query, tight = Query("q", "aspirin"), make(case, vectors, query_words=1 if has_word_vectors(case.model) else 8)
     expected = scores_of(opened(tight, "module", index, vectors), query)
     assert np.ptp(expected) > 0.003
@@ -159,7 +159,7 @@ def test_one_word_query(case, path, index, vectors):
 
 @every_path
 def test_documents_that_are_empty_or_one_word(case, path, index, vectors):
-    """Shorter than any n-gram; with and without room behind them."""
+    """Shorter than any n-gram; with and without padding."""
     tight = make(case, vectors, document_words=1 if has_word_vectors(case.model) else 8)
     expected = scores_of(opened(tight, "module", index, vectors), rows=[ONE_WORD, EMPTY])
     assert np.isfinite(expected).all()
@@ -180,9 +180,9 @@ def test_order_of_query_words(reranker, case):
 
 @every_reranker
 def test_unknown_words(reranker, case):
-    """Models that match words tell quokka, which is in one document twice, from zyzzyva, which is there once.
+    """Models that match words distinguish quokka, twice in one document, from zyzzyva, once in it.
 
-    Models of word pieces know those of every word, so they tell them apart whatever the document.
+    Models of word pieces know the pieces of every word, so they distinguish them in any document.
     """
     quokka, zyzzyva = (scores_of(reranker, Query("q", f"{word} heart")) for word in ("quokka", "zyzzyva"))
     matched = reranker.model.matches_unknown_words or any("title" in name for name in reranker.builder.feature_names)
@@ -194,14 +194,13 @@ def test_unknown_words(reranker, case):
 @pytest.mark.parametrize("text", ["nowhere", "", "?! 糖尿病"])
 def test_a_query_that_cannot_be_read_keeps_the_first_stage_which_is_said_once(reranker, text, caplog):
     candidates = small.candidates(reranker.builder.index, [2, 0, 1], np.array([0.5, 3.25, -1.0], np.float32))
-    if (
-        has_word_vectors(reranker.name) or not text or (reranker.name == "bert" and "糖" in text)
-    ):  # others know some piece of it
+    # Other models know a piece of the text.
+    if has_word_vectors(reranker.name) or not text or (reranker.name == "bert" and "糖" in text):
         with caplog.at_level(logging.WARNING):
             for _ in range(2):
                 scores = reranker.score(Query("q7", text), candidates)
                 assert scores.tolist() == [0.5, 3.25, -1.0]
-                scores[:] = 0  # which is no array of the candidates'
+                scores[:] = 0  # not an array of the candidates
         messages = [record.getMessage() for record in caplog.records]
         assert len(messages) == 1 and "query q7: the model knows none of its" in messages[0]
 
@@ -233,7 +232,7 @@ def test_no_candidates(reranker):
 
 @pytest.fixture(scope="module")
 def bare_indexes(tmp_path_factory):
-    """One of no documents, and one of documents without words."""
+    """An index without documents, and one of documents without words."""
     folder = tmp_path_factory.mktemp("bare")
     writer = ForwardIndexWriter(folder / "none")
     writer.extend([])
@@ -245,7 +244,7 @@ def bare_indexes(tmp_path_factory):
 
 @every_path
 def test_indexes_without_documents_or_words(case, path, vectors, bare_indexes):
-    """Only features and biases count. Models of concepts need an index with concepts, stored encodings a whole one."""
+    """Only features and biases count. Models of concepts, and stored encodings, need a complete index folder."""
     model = make(case, vectors)
     if model.config.concepts or path == "fast" and fast_class_of(model, bare_indexes[0], vectors) is EncodedDocuments:
         pytest.skip("needs a whole index folder")
@@ -262,7 +261,7 @@ def fast_class_of(model, index, vectors):
 
 @each_path([(case, path) for case, path in EVERY if has_word_vectors(case.model)])
 def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, vectors):
-    """NaN in the last of any layer's filters or units: no fast path may lose it among those it padded with zeros."""
+    """NaN in the last filter or unit of any layer: no fast path may lose it next to padded zeros."""
     model = make(case, vectors)
     reranker = opened(model, path, index, vectors)
     stored = reranker.fast_class is EncodedDocuments
@@ -278,7 +277,7 @@ def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, 
             parameter.copy_(kept)
 
 
-REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # others may take it for a dissimilar word
+REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # other models may read it as a dissimilar word
 
 
 @each_path([(case, path) for case, path in EVERY if case.model in REPORTS])
@@ -293,7 +292,7 @@ def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @each_path([(case, path) for case, path in EVERY if case.model.startswith("delta")])
 def test_one_broken_word_is_not_hidden_by_a_maximum(tmp_path, case, path, value):
-    """'broken' has a vector that is no vector. Wherever it stands among 8 words, its document is named."""
+    """'broken' has an invalid vector. At any position among 8 words, the error names its document."""
     vectors = small.word_vectors(["heart", "attack", "risk", "broken"], dimension=5, seed=1)
     vectors.matrix[vectors.vocabulary.ids["broken"], 2] = value
     documents = [("good", "attack risk attack", ""), ("short", "broken", "")]

@@ -1,4 +1,4 @@
-"""Texts in memory have the scores of the same documents of an index, by every model on every path."""
+"""Every model on every path gives texts in memory the scores of the same documents in an index."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ EVERY = [
 
 @pytest.fixture
 def texts(index):
-    """An index of texts under the statistics of the index, which has held others before."""
+    """An in-memory index of texts with the statistics of the index; it held other texts before."""
     text_index = TextIndex(CollectionStatistics.of_index(index), threads=2)
     text_index.hold(["Stroke and xylitol"] * 2, ["Gallium nitrate; women.", ""])
     return text_index
@@ -30,7 +30,7 @@ def test_models(case, path, index, vectors, texts):
     model = make(case, vectors)
     stored = opened(model, path, index, vectors)
     if stored.fast_class is not None and not stored.fast_class.gathers_words and path == "fast":
-        path = "module"  # it scores from encodings that an index stores, which texts have not
+        path = "module"  # the fast path scores from stored encodings, and texts in memory have none
     reranker = opened(model, path, texts, vectors)
     reranker.score(QUERY, small.candidates(texts))  # so that a path is open that was made for other texts
     texts.hold(TITLES, ABSTRACTS)

@@ -1,4 +1,4 @@
-"""Weights of every registered model: no part is idle, training moves all paths, and a checkpoint is the model."""
+"""Weights of every registered model: all have an effect, training changes all paths, and checkpoints restore them."""
 
 from dataclasses import fields
 
@@ -39,7 +39,7 @@ from tests.conformance.models import (
 )  # fmt: skip
 
 RATES = {"drmm": 0.01, "knrm": 0.1, "matchpyramid": 0.01, "pacrr": 0.05}  # learning rates that differ from 0.02
-KEY_BIAS = "attention.self.key.bias"  # what is added to all keys of a head alike changes no attention
+KEY_BIAS = "attention.self.key.bias"  # a bias added to all keys of a head does not change attention
 
 
 @every_case
@@ -58,7 +58,7 @@ def test_every_parameter_has_a_gradient(case, index, vectors):
 
 @every_path
 def test_every_parameter_moves_the_scores(case, path, index, vectors):
-    """Also those of a fast path, which has to be told. Stored encodings are used with their own weights only."""
+    """Also on a fast path, after a refresh. Stored encodings are used only with the weights that made them."""
     model = make(case, vectors)
     reranker = opened(model, path, index, vectors)
     before, idle = scores_of(reranker), []
@@ -81,7 +81,7 @@ def test_every_parameter_moves_the_scores(case, path, index, vectors):
 
 @every_case
 def test_training_lowers_the_loss(case, index, vectors):
-    """Documents that say 'heart' over those that do not, from the weights a model begins with; all paths follow."""
+    """Rank documents with 'heart' above the others, from the initial weights; all paths use the trained weights."""
     without_dropout = {field.name: 0.0 for field in fields(model_classes(case.model)[1]) if "dropout" in field.name}
     model, query = new(case, vectors, 3, **without_dropout), Query("q", "heart attack risk")
     paths = [opened(model, path, index, vectors, threads=1) for path in paths_of(case.model)]
@@ -111,9 +111,9 @@ def test_training_lowers_the_loss(case, index, vectors):
 
 @every_case
 def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vectors):
-    """Each rate alone makes two calls in training mode differ; with none of them, and when serving, they are equal.
+    """With any single rate two calls in training mode differ; without dropout, and in eval mode, they are equal.
 
-    The rates of a cross-encoder are those of its encoder's layers, and that of a head that is ours.
+    A cross-encoder has the rates of its encoder's layers, and of a new head.
     """
     own = not has_word_vectors(case.model)
     rates = [field.name for field in fields(model_classes(case.model)[1]) if "dropout" in field.name]
@@ -135,7 +135,7 @@ def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vecto
 
 @every_case
 def test_word_vectors_are_no_weights(case, vectors):
-    """Of models that do not train embeddings of their own; and L2 costs are of weights."""
+    """Unless the model trains embeddings; and L2 costs apply to weights, not to biases."""
     model = make(case, vectors)
     vector_shaped = {name for name, tensor in model.state_dict().items() if tensor.shape == vectors.matrix.shape}
     assert vector_shaped <= {"words.embeddings"}
@@ -153,7 +153,7 @@ def test_word_vectors_are_no_weights(case, vectors):
 
 @pytest.fixture
 def saved(case, vectors, tmp_path):
-    """A folder with the model of a case, and the model; its trained embeddings are not the word vectors."""
+    """A folder with the model of a case, and the model; its embeddings differ from the word vectors."""
     model = make(case, vectors, document_words=9, query_words=5)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -251,7 +251,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", names())
 def test_wrong_hyper_parameters(name):
-    """Sizes below 1, dropout outside [0, 1), and lexical features that the model does not read or that are none."""
+    """Sizes below 1, dropout outside [0, 1), and lexical features that are unknown or that the model does not read."""
     config_class = model_classes(name)[1]
     arguments = {} if has_word_vectors(name) else {"files" if name == "encoder" else "encoder": "x"}
     if config_class.reads_concepts({}):
@@ -274,7 +274,7 @@ def test_wrong_hyper_parameters(name):
 
 @every_case
 def test_configurations_survive_json(case):
-    """Lists become tuples, and a value that is unknown or of another kind is named."""
+    """Lists become tuples, and the error names a value that is unknown or of the wrong type."""
     config = configured(case)
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(config).items()}
     assert build_config(type(config), values, "here") == config

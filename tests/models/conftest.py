@@ -1,4 +1,4 @@
-"""One thread, a small index with word vectors for it, and files that are spoilt."""
+"""One thread, a small index with word vectors for it, and helpers that damage files."""
 
 import json
 
@@ -24,13 +24,13 @@ def vectors():
 
 
 def change_json(path, **values):
-    """Set values of the object in a file; None takes one away."""
+    """Set values of the object in a file; None removes a value."""
     changed = {**json.loads(path.read_text("utf-8")), **values}
     path.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}), "utf-8")
 
 
 class Trap:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path

@@ -1,4 +1,4 @@
-"""Inputs for numbers worked out by hand: texts in which every letter is a word."""
+"""Inputs for scores computed by hand: texts in which every letter is a word."""
 
 import torch
 
@@ -8,12 +8,12 @@ KNOWN = "abcdefgh"  # words 1 to 8 of the model; all other letters are unknown w
 
 
 def inputs(documents, queries, document_words=0, query_words=0, features=None, idf=None, padding="a"):
-    """The inputs of pairs of texts; one query stands for all documents.
+    """The inputs of pairs of texts; a single query is used for all documents.
 
     Args:
-        document_words, query_words: N and M, at least the longest text's.
-        features: of each pair. idf: of letters; by default 0.
-        padding: the known word that stands in padded places: only masks tell that it is none.
+        document_words, query_words: N and M; at least the length of the longest text is used.
+        features: lexical features of each pair. idf: IDF by letter; by default 0.
+        padding: the known word at padded positions, which only the masks mark as padding.
     """
     queries = [queries] * len(documents) if isinstance(queries, str) else queries
     (ids, mask, terms), (query_ids, query_mask, query_terms) = (
@@ -35,7 +35,7 @@ def padded(texts, width=0, padding="a"):
 
 @torch.no_grad()
 def set_weights(module, **weights):
-    """Copy numbers into parameters, one for all places or one each; ``__`` stands for a dot. All others become 0."""
+    """Set parameters by name, ``__`` for a dot, to one number or one per element. All other parameters become 0."""
     for parameter in module.parameters():
         parameter.zero_()
     for name, value in weights.items():

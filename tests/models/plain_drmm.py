@@ -1,4 +1,4 @@
-"""DRMM once more, in plain Python and double precision, from the paper and what ``models/drmm`` decides.
+"""DRMM in plain Python and double precision, from the paper and the decisions in ``models/drmm``.
 
 A word is a pair (text, vector); the vector is None for a word that the model does not know.
 """
@@ -10,7 +10,7 @@ from tests.models.plain_layers import cosine, feed_forward
 
 
 def bin_of(query_word, document_word, bins):
-    """The last bin is for one and the same word; the others divide similarities from -1 to 1."""
+    """The last bin is for the same word; the others divide similarities from -1 to 1."""
     if query_word[0] == document_word[0]:
         return bins - 1
     if query_word[1] is None or document_word[1] is None:

@@ -1,4 +1,4 @@
-"""DUET written from the paper, one number at a time: the twin that the module and the fused path are checked against.
+"""DUET in plain Python from the paper, one number at a time: the reference of the module and the fast path.
 
 Mitra, Diaz and Craswell, "Learning to Match using Local and Distributed Representations of Text for Web Search" (WWW
 2017): section 3.1 the local model, 3.2 the distributed one, tanh behind every layer. Python floats (float64), explicit

@@ -1,4 +1,4 @@
-"""Layers in plain Python, one number at a time, for the twins of the models. Nothing of the package is used."""
+"""Layers in plain Python, one number at a time, for the twins of the models; independent of the package."""
 
 import math
 
@@ -30,7 +30,7 @@ def affine(values, weight, bias):
 
 
 def feed_forward(values, layers, activation, of_last=lambda value: value):
-    """(weight, bias) layers one behind the other, of which the last has one output."""
+    """A sequence of layers (weight, bias); the last one has one output."""
     for place, (weight, bias) in enumerate(layers, 1):
         after = of_last if place == len(layers) else activation
         values = [after(value) for value in affine(values, weight, bias)]
@@ -55,7 +55,7 @@ def convolution(rows, weight, bias, starts, activation):
 
 
 def full_convolution(rows, weight, bias, activation):
-    """Border mode 'full': one window for every place that covers a row."""
+    """Border mode 'full': one window for every position that covers a row."""
     return convolution(rows, weight, bias, range(1 - len(weight[0][0]), len(rows)), activation)
 
 

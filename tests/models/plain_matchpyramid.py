@@ -1,4 +1,4 @@
-"""MatchPyramid once more, in plain Python, from the paper and what ``models/matchpyramid`` decides.
+"""MatchPyramid in plain Python, from the paper and the decisions in ``models/matchpyramid``.
 
 A word is a pair (text, vector); the vector is None for a word that the model does not know. Convolutions and layers are
 pairs (weights, bias) of nested lists.
@@ -29,7 +29,7 @@ def convolve(maps, weights, bias):
 
 
 def part(length, cells, number):
-    """The places that belong to a cell."""
+    """The positions of a cell's words."""
     return range(math.floor(number * length / cells), math.ceil((number + 1) * length / cells))
 
 

@@ -4,7 +4,7 @@ import math
 
 
 def best_windows(matrix, words, columns):
-    """Where the windows of ``words`` words begin that kwindow keeps."""
+    """The starts of the windows of ``words`` words that kwindow keeps."""
     closest = [round(16384 * max(column)) for column in zip(*matrix)]
     starts = range(len(closest) - words + 1)
     ranked = sorted(starts, key=lambda start: (-sum(closest[start : start + words]), start))
@@ -12,10 +12,10 @@ def best_windows(matrix, words, columns):
 
 
 def cell(matrix, row, columns, weight, bias):
-    """What a filter of n x n weights gives a query term: row ``(n - 1) // 2`` of the filter lies on it.
+    """The value of a filter of n x n weights for a query term, at row ``(n - 1) // 2`` of the filter.
 
     Args:
-        columns: n columns of the matrix; those that the document does not have are zeros.
+        columns: n columns of the matrix; columns beyond the document are zeros.
     """
     size, total = len(weight), bias
     for i in range(size):

@@ -1,4 +1,4 @@
-"""Checkpoints: what is written, and what is said of one that cannot be loaded. Every model's: ``tests/conformance``."""
+"""Checkpoints: their files, and the errors of invalid ones. Checkpoints of every model: ``tests/conformance``."""
 
 import pickle
 
@@ -34,7 +34,7 @@ def folder(tmp_path, model, vectors):
 
 
 def check_refused(folder, *parts):
-    """It cannot be loaded, with the module or without; the one line that is said holds ``said``."""
+    """The checkpoint cannot be loaded, with or without the module; the one-line error contains ``parts``."""
     for load in (load_checkpoint, load_stored):
         with pytest.raises(InputError) as raised:
             load(folder, read_config(folder))
@@ -56,7 +56,7 @@ def test_files_and_description(folder):
     "more", [{}, {"hidden": (5, 3)}, {"differences": False}, {"delta_features": False, "width": 5}]
 )
 def test_what_is_loaded_scores_as_what_was_saved(tmp_path, vectors, index, more):
-    """To the bit, with the module and without."""
+    """To the bit, with and without the module."""
     model, query = small.delta(vectors, seed=7, **SIZES, **more), Query("q", "aspirin heart xylitol women")
     save_checkpoint(tmp_path / "c", model, vectors, {})
     loaded = [load(tmp_path / "c", read_config(tmp_path / "c")) for load in (load_checkpoint, load_stored)]
@@ -67,7 +67,7 @@ def test_what_is_loaded_scores_as_what_was_saved(tmp_path, vectors, index, more)
 
 
 def test_subnormal_weights_become_zero(folder):
-    """What is no number stays, to be found when it scores."""
+    """NaN stays, and is reported when the model scores."""
     bias = torch.tensor([1e-42, -1.1e-38, 1.2e-38, torch.nan])
     weighted(convolutions__0__bias=bias)(folder)
     for model, _ in (load_checkpoint(folder), load_stored(folder, read_config(folder))):
@@ -90,7 +90,7 @@ def test_saving_replaces_a_checkpoint_and_nothing_of_the_users(folder, vectors):
 
 
 def test_writing_that_fails_leaves_what_was_there(folder, tmp_path, model, vectors):
-    """A checkpoint, or nothing; and what a failure left is not in the way."""
+    """The old checkpoint stays, or none appears; leftovers of a failure do not prevent the next attempt."""
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for place in (folder, tmp_path / "new"):
         with pytest.raises(TypeError):
@@ -126,7 +126,7 @@ def sized(**values):
 
 
 def weighted(**tensors):
-    """Set tensors of the weights by name, ``__`` for a dot; None takes one away."""
+    """Set tensors of the weights by name, ``__`` for a dot; None removes a tensor."""
 
     def change(folder):
         weights = load_file(folder / "model.safetensors")
@@ -139,7 +139,7 @@ def weighted(**tensors):
 
 
 def of_words(words, dimension):
-    """Give it other word vectors."""
+    """Write other word vectors."""
     return lambda folder: word_vectors.write(small.word_vectors(words, dimension, seed=3), folder, {})
 
 
@@ -148,7 +148,7 @@ DAMAGE = [
     *((lost(name), name) for name in FILES),
     (weighted(layers__1__bias=None), "model.safetensors", "missing layers.1.bias"),
     (weighted(layers__9__bias=ZEROS), "model.safetensors", "unexpected layers.9.bias"),
-    # It would be taken without a word.
+    # torch would load it without an error.
     (weighted(layers__0__bias=torch.zeros(7, dtype=torch.int64)), "model.safetensors", "layers.0.bias"),
     (weighted(feature_mean=None, more=torch.zeros(1), layers__0__bias=ZEROS), "feature_mean", "more", "layers.0.bias"),
     *(

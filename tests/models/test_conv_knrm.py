@@ -1,4 +1,4 @@
-"""Conv-KNRM against numbers worked out by hand, and its tables. What holds for every model: ``tests/conformance``."""
+"""Conv-KNRM against scores computed by hand, and its tables. Tests of every model: ``tests/conformance``."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_golden_wide_feature():
 
 @pytest.mark.parametrize("filters", [16, 128])
 def test_many_cosines_near_one(tmp_path, filters):
-    """Words that are all but the same: the narrow kernel is full of what is neither 0 nor 1."""
+    """Nearly equal word vectors: many values of the narrow kernel are between 0 and 1."""
     random = np.random.default_rng(filters)
     words = [f"w{number}" for number in range(60)]
     matrix = random.normal(size=(1, 30)) + 10.0 ** random.uniform(-4, -0.5, (61, 1)) * random.normal(size=(61, 30))
@@ -121,7 +121,7 @@ def test_many_cosines_near_one(tmp_path, filters):
 
 @pytest.mark.parametrize("longest_ngram", [1, 3, 4])
 def test_a_table_that_is_too_large_is_made_for_each_query(index, vectors, longest_ngram, monkeypatch):
-    """The limit is met to the byte: taps of the words of the index that the model knows, and of UNK."""
+    """The limit is exact to the byte: taps of the index's known words, and of UNK."""
     model = make(Case("conv-knrm", {"filters": 9, "longest_ngram": longest_ngram}), vectors)
     builder = model.input_builder(index, vectors.vocabulary)
     words = 1 + sum(word in vectors.vocabulary.ids for word in index.terms.take(range(len(index.terms))))

@@ -1,4 +1,4 @@
-"""Cross-encoders over tiny encoders with random weights, against transformers called plainly on the same texts."""
+"""Cross-encoders over tiny encoders with random weights, compared with transformers on the same texts."""
 
 import logging
 import pickle
@@ -62,7 +62,7 @@ def folders(tmp_path_factory, words):
 
 @pytest.fixture
 def copied(folders, tmp_path):
-    """Copies a folder, to be damaged."""
+    """Copies an encoder folder, which a test then damages."""
     return lambda name: shutil.copytree(folders[name], tmp_path / "copied")
 
 
@@ -95,7 +95,7 @@ def check_refused(folder, message, **values):
 
 
 def headed(folder, **values):
-    """A bare encoder with a head that was not trained, but weighs enough to tell documents apart."""
+    """A bare encoder with a random head whose weights are large enough to separate documents."""
     torch.manual_seed(3)
     model = build(folder, **values)
     with torch.no_grad():
@@ -110,7 +110,7 @@ def scores_of(reranker, query=QUERY):
 
 @pytest.mark.parametrize("name", ["bert", "two", "cased", "bare", "deberta", "roberta", "roberta-blank"])
 def test_the_scores_of_transformers_itself(name, folders, index):
-    """With the texts that the encoder cannot read whole, and the one without words."""
+    """Also for texts that are cut, and for the empty one."""
     model = headed(folders[name]) if name == "bare" else build(folders[name]).eval()
     reranker = NeuralReranker(model, Vocabulary([]), index)
     for query in QUERIES:
@@ -135,7 +135,7 @@ def test_golden_sequence(folders, index):
 
 
 def test_what_is_read_at_most(folders, index, caplog):
-    """Half of the sequence by a query. Positions of RoBERTa begin behind its padding piece; batches are small."""
+    """A query has at most half of the sequence. RoBERTa's positions begin after its padding id; batches are small."""
     reranker = rerankers.load(f"bert:{folders['roberta']}", index)
     assert (reranker.model.longest, reranker.builder.query_words, reranker.batch_size) == (64, 30, 32)
     reranker = rerankers.load(f"bert:{folders['bert']}", index)
@@ -165,7 +165,7 @@ def test_cased_encoders_are_told(folders, index, caplog):
         ("bare", 1, ("encoder.encoder.layer.1.", "head")),
         ("bare", 2, ("encoder.encoder.layer.", "head")),
         ("bare", None, ("",)),
-        # What was trained to read the last layer goes with it.
+        # Modules that read the last layer are trained with it.
         ("bert", 1, ("encoder.bert.encoder.layer.1.", "encoder.bert.pooler.", "encoder.classifier.")),
     ],
 )
@@ -188,7 +188,7 @@ def test_dropout_where_it_is_trained_only(folders):
 
 @pytest.mark.parametrize("name", ["bare", "bert", "roberta"])
 def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
-    """It needs what it holds of its encoder, and not the encoder's folder."""
+    """It does not need the folder of its encoder."""
     source, folder = shutil.copytree(folders[name], tmp_path / "source"), tmp_path / "checkpoint"
     model = build(source).eval()
     with torch.no_grad():

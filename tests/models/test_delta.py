@@ -1,4 +1,4 @@
-"""Delta against numbers worked out by hand and its plain twin, and what is special to its fused path."""
+"""Delta against scores computed by hand and a plain implementation, and special cases of its fast path."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def stage(documents, document_mask, queries, query_mask):
 
 
 def test_golden_delta_stage():
-    """Query words (3,4) and (-3,4), both of length 5; the third slot is padding and would win for (0,0) and (0,4)."""
+    """Query words (3,4) and (-3,4), both of length 5; the third is padding and would be closest to (0,0) and (0,4)."""
     queries = [[[3, 4], [-3, 4], [0, 2]]]
     documents = [[[0, 0], [6, 8], [-3, 4], [0, 4], [-6, 0], [3, 4]]]
     expected = [
@@ -101,7 +101,7 @@ def test_a_feature_that_never_varies_is_only_centred():
 
 
 def agreed(folder, vectors, documents, query):
-    """Scores of documents, the same by every path and by the twin. Words are w1, w2, ..; all others are UNK."""
+    """Scores of documents, equal on every path and in the twin. Known words are w1, w2, ..; all others are UNK."""
     words = WordVectors(Vocabulary([f"w{n}" for n in range(1, len(vectors))]), np.array(vectors, np.float32))
     texts = [(f"d{n}", text, "") for n, text in enumerate(documents)]
     index = small.build_index(folder / query.replace(" ", ""), texts)
@@ -113,14 +113,14 @@ def agreed(folder, vectors, documents, query):
 
 
 def test_of_equally_close_query_words_the_first_counts(tmp_path):
-    """w3 stands in the middle of w1 and w2: exchanging the two in the query changes its document's score."""
+    """w3 is halfway between w1 and w2: swapping them in the query changes the score of its document."""
     vectors, documents = [[9, 9], [1, 0], [0, 1], [0, 0], [0.5, 0.5]], ["w3", "w4 w3 w4", "w1", "w2"]
     actual, exchanged = (agreed(tmp_path, vectors, documents, query) for query in ("w1 w2", "w2 w1"))
     assert (np.abs(actual - exchanged)[:2] > 1e-3).all() and (actual[2:] == exchanged[2:]).all()
 
 
 def test_words_are_their_vectors(tmp_path):
-    """w1 and w2 are spelled differently only; x and y are both UNK, whose vector is as good as any; w3 is zero."""
+    """w1 and w2 have equal vectors; x and y are both UNK, whose vector counts like any other; w3 is zero."""
     vectors = [[2, 1], [1, -2], [1, -2], [0, 0]]
     actual = agreed(tmp_path, vectors, ["w1 x w1", "w2 y w1", "x w2", "w3", "w3 w3 w3", ""], "w3 w2 y")
     assert actual[0] == actual[1] and len(set(actual.tolist())) == 5

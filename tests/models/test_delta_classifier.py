@@ -1,4 +1,4 @@
-"""The Delta Relevance Classifier against numbers worked out by hand, and its words that are skipped."""
+"""The Delta Relevance Classifier against scores computed by hand, and the words that it skips."""
 
 import math
 
@@ -15,7 +15,7 @@ from tests.models import golden
 
 
 def test_golden_rows():
-    """Query UNK a b; UNK, x, stands at (0,0) and at (6,8), which would be closest to two of the words.
+    """Query UNK a b; UNK, x, has the vector (6,8), which would be closest to two of the words.
 
     Words: UNK, c = (6,8), UNK, d = (-3,0): rows of (6,8) - (3,4), length 5, cosine 1, and of (-3,0) - (-3,4), length 4,
     cosine 9 / 15; then none.
@@ -67,7 +67,7 @@ def test_the_four_overlaps(index):
 @pytest.mark.parametrize("query", ["", "x", "xxx"])
 @pytest.mark.parametrize("document", ["abc", "xx", ""])
 def test_without_known_words_only_the_overlaps_count(document, query):
-    """Zeros for the pooled vector: the same for all such pairs, and another with other overlaps."""
+    """The pooled vector is zeros: such pairs have equal scores, unless their overlaps differ."""
     model = make(Case("delta-classifier", {"filters": 6}), small.word_vectors(list("abcdefgh"), 4, seed=5))
     features = [[0.5] * 4, [0.5] * 4, [0.9] * 4]
     actual = model(golden.inputs([document, "", document], [query, "a", query], features=features)).tolist()

@@ -25,7 +25,7 @@ ROWS = [[0], range(10), [3, 4, 8], [4], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
 
 
 def both(index, vectors, filters=32, **options):
-    """The same model as the plain module, and on a device that is the CPU."""
+    """Rerankers of the same model: the plain module, and the device path on the CPU."""
     model = small.delta(vectors, seed=1, lexical_features=LEX3, document_words=9, filters=filters)
     return opened(model, "module", index, vectors), opened(model, "device", index, vectors, **options)
 
@@ -41,7 +41,7 @@ def assert_close(actual, expected, tolerance=1e-5):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 25, 1000])
 def test_batches_change_nothing(index, vectors, batch_size):
-    """Queries of different numbers of candidates, alone and together, in pieces and whole."""
+    """Queries with different numbers of candidates, alone and in joint batches, whole and in pieces."""
     plain, device = both(index, vectors, batch_size=batch_size)
     assert_close(scores(device, index), scores(plain, index))
 
@@ -53,7 +53,7 @@ def test_words_that_are_the_query_words_have_distance_zero(index, vectors):
 
 
 def test_out_of_memory_halves_the_batch_for_good(index, vectors, monkeypatch):
-    """The tables whose memory ends at seven documents."""
+    """Tables that run out of memory beyond seven documents."""
     plain, reranker = both(index, vectors, batch_size=64)
     expected, sizes = scores(plain, index), []
     device = reranker.fast_class(reranker.model, reranker.builder, reranker.options)

@@ -1,4 +1,4 @@
-"""DRMM against numbers worked out by hand, and borders of bins. What holds for every model: ``tests/conformance``."""
+"""DRMM against scores computed by hand, and borders of bins. Tests of every model: ``tests/conformance``."""
 
 import math
 
@@ -48,7 +48,7 @@ def test_golden_score():
 
 
 def test_golden_gates():
-    """exp(2 ln 2) : exp(0) = 4 : 1; the padded slot, whose IDF of 0 would have a share, has none."""
+    """exp(2 ln 2) : exp(0) = 4 : 1; the weight of the padded position is 0, although its IDF is 0, too."""
     model = golden.set_weights(Drmm(DrmmConfig(), VECTORS), gate=2)
     assert model.gates(INPUTS)[0].tolist() == pytest.approx([0.8, 0.2, 0])
 
@@ -79,28 +79,28 @@ def test_golden_bins(bins, cosine, expected):
 
 @pytest.mark.parametrize("bins", [3, 5, 6, 11, 21, 26, 41, 51, 101])
 def test_borders_belong_to_the_bin_above_whatever_rounding_does(bins):
-    """Borders that are multiples of 1e-6, and cosines that miss them by what single precision misses."""
+    """Borders that are multiples of 1e-6, and cosines off by the rounding errors of single and double precision."""
     borders = torch.linspace(-1, 1, bins, dtype=torch.float64)[:-1]
     for error in (-1e-7, -1e-15, 0, 1e-15, 1e-7):
         assert bins_of(borders + error, bins).tolist() == list(range(bins - 1))
 
 
 def test_different_words_with_one_vector_are_no_exact_match():
-    """Cosine 1, but another word: the last bin but one. The same unknown word is an exact match."""
+    """Different words with cosine 1 are in the last bin but one. The same unknown word is an exact match."""
     vectors = torch.tensor([[1.0, 2], [0.1, 0.7], [0.1, 0.7], [0.3, 2.1]])
     bins = Drmm(DrmmConfig(bins=30), vectors).interaction(golden.inputs(["abcxyz"], "ay"))
     assert bins[0].tolist() == [[29, 28, 28, 14, 14, 14], [14, 14, 14, 14, 29, 14]]
 
 
 def test_cosines_do_not_depend_on_the_length_of_vectors():
-    """Numbers whose squares single precision cannot hold."""
+    """Also for numbers whose squares overflow or underflow in single precision."""
     expected = precise_cosines(VECTORS, INPUTS)
     for factor in (1e-30, 1e30):
         torch.testing.assert_close(precise_cosines(VECTORS * factor, INPUTS), expected, rtol=1e-6, atol=0)
 
 
 def near_borders(random, count, bins):
-    """Vectors in a plane whose cosines with the first are borders of bins, give or take less and less."""
+    """Vectors in a plane whose cosines with the first vector are close to borders of bins, up to tiny distances."""
     borders = np.linspace(-1, 1, bins)[random.integers(bins, size=count)]
     cosines = np.clip(borders + random.normal(size=count) * 10.0 ** random.integers(-9, -2, count), -1, 1)
     vectors = np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1) * random.uniform(0.5, 2, (count, 1))
@@ -111,7 +111,7 @@ def near_borders(random, count, bins):
 @pytest.mark.parametrize("bins", [5, 30, 31, 2001])
 @pytest.mark.parametrize("kind", ["grid", "plane"])
 def test_both_paths_put_words_near_borders_into_the_same_bins(tmp_path, bins, kind):
-    """A document a word, whose score says in which bin it is: nothing else is to be seen of one query word."""
+    """One-word documents and a one-word query: the score identifies the bin."""
     random = np.random.default_rng(bins)
     known = [f"w{number}" for number in range(600)]
     matrix = {

@@ -1,4 +1,4 @@
-"""DUET against numbers worked out by hand. What holds for every model is in ``tests/conformance``."""
+"""DUET against scores computed by hand. Tests of every model: ``tests/conformance``."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Contributions that can be computed by hand, and ways on which equal steps would be lost."""
+"""Contributions computed by hand, and paths on which equal steps would fail."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_what_the_larger_of_two_inputs_hides_adds_nothing():
     ("score", "expected"),
     [
         (lambda x: torch.log((x.sum(dim=1)).clamp_min(1e-10)), [11.8595, 11.8595]),  # ln 2 - ln 1e-10, in halves
-        (lambda x: torch.sigmoid((x[:, 0] - 0.73521) * 1e5), [1, 0]),  # changes within a ten thousandth of the way
+        (lambda x: torch.sigmoid((x[:, 0] - 0.73521) * 1e5), [1, 0]),  # changes within a ten thousandth of the path
         (lambda x: (x[:, 0] - 0.3).abs() - (x[:, 1] - 0.9).abs(), [0.4, 0.8]),
     ],
 )

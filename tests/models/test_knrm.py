@@ -1,4 +1,4 @@
-"""KNRM against numbers worked out by hand. What holds for every model is in ``tests/conformance``."""
+"""KNRM against scores computed by hand. Tests of every model: ``tests/conformance``."""
 
 import numpy as np
 import pytest

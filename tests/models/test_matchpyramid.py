@@ -1,4 +1,4 @@
-"""MatchPyramid against numbers worked out by hand. What holds for every model is in ``tests/conformance``."""
+"""MatchPyramid against scores computed by hand. Tests of every model: ``tests/conformance``."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ INPUTS = golden.inputs(["cab", ""], "ab", 4, 3)
     ],
 )
 def test_golden_cells(length, count, expected):
-    """They are those of the twin, too, and padding is in none."""
+    """The cells equal those of the twin, and hold no padding."""
     mask = torch.arange(8) < length
     actual = grid_cells(mask[None], count)[0]
     assert [torch.nonzero(cell)[:, 0].tolist() for cell in actual] == expected

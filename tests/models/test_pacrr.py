@@ -1,4 +1,4 @@
-"""PACRR against the paper's example, numbers worked out by hand, and what its fused path leaves out."""
+"""PACRR against the paper's example and scores computed by hand, and the computations that its fast path skips."""
 
 import math
 

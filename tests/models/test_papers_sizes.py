@@ -1,4 +1,4 @@
-"""The sizes that the papers give are the defaults: of texts, and of all weights over word vectors of 300 numbers."""
+"""The default sizes of texts and weights, with word vectors of 300 dimensions, are those of the papers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The register of models: what an entry must have, and what is said of one that lacks something."""
+"""The register of models: the checks of entries, and their error messages."""
 
 import re
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ OWN = ModelEntry("own", DeltaConfig, Own, "Delta under another name", fast=FastD
 
 @pytest.fixture
 def registered(monkeypatch):
-    """Registers entries that are forgotten after the test."""
+    """Registers entries for one test."""
     names()
     monkeypatch.setattr(MODELS, "entries", dict(MODELS.entries))
     yield register.register

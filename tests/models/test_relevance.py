@@ -1,4 +1,4 @@
-"""Relevance: golden values, and that no two scores of real models get the same."""
+"""Relevance: golden values, and different relevance of different scores."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Encoder folders of the kind that Hugging Face's transformers write, with a few thousand random weights."""
+"""Encoder folders in the format of Hugging Face transformers, with a few thousand random weights."""
 
 import torch
 
@@ -14,7 +14,7 @@ SIZES = {
 
 
 def word_pieces(words):
-    """A WordPiece vocabulary: every second word whole, the beginnings of the others, and all letters."""
+    """A WordPiece vocabulary: every second word, the first letters of the other words, and all letters."""
     words = sorted(set(words))
     beginnings = {word[:3] for word in words[1::2]}
     pieces = [*words[::2], *beginnings, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
@@ -22,7 +22,7 @@ def word_pieces(words):
 
 
 def save_bert_tokenizer(folder, words, cased=False):
-    """Gives the vocabulary's size."""
+    """Save a tokenizer; return the size of its vocabulary."""
     from transformers import BertTokenizerFast
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def save_bert_tokenizer(folder, words, cased=False):
 
 
 def bert(folder, words, head=False, seed=0, positions=64, cased=False, labels=1, **sizes):
-    """A folder with a tiny BERT; with ``head`` a cross-encoder of so many labels."""
+    """A folder with a tiny BERT; with ``head`` a cross-encoder with ``labels`` labels."""
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
     size = save_bert_tokenizer(folder, words, cased)
@@ -46,7 +46,7 @@ def bert(folder, words, head=False, seed=0, positions=64, cased=False, labels=1,
 
 
 def deberta(folder, words, seed=0):
-    """A folder with a tiny DeBERTa that gives one score; its pooler is no part of the encoder but of the head."""
+    """A folder with a tiny DeBERTa with one score; its pooler belongs to the head, not to the encoder."""
     from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
     size = save_bert_tokenizer(folder, words)
@@ -60,7 +60,7 @@ def deberta(folder, words, seed=0):
 
 
 def save_roberta_tokenizer(folder, texts, prefix_space):
-    """A byte-level BPE whose words differ at the beginning of a text, unless it sets a blank before them."""
+    """A byte-level BPE; without ``prefix_space``, words have other tokens at the beginning of a text."""
     from tokenizers import ByteLevelBPETokenizer
     from transformers import RobertaTokenizerFast
 
@@ -78,7 +78,7 @@ def save_roberta_tokenizer(folder, texts, prefix_space):
 
 
 def roberta(folder, texts, prefix_space=False, seed=0):
-    """A folder with a tiny RoBERTa that gives one score."""
+    """A folder with a tiny RoBERTa with one score."""
     from transformers import RobertaConfig, RobertaForSequenceClassification
 
     size = save_roberta_tokenizer(folder, texts, prefix_space)

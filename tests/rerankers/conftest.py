@@ -1,3 +1,3 @@
-"""The index and the vectors that the tests of models have."""
+"""The index and the word vectors of the tests of models."""
 
 from tests.models.conftest import index, one_thread, vectors  # noqa: F401

@@ -1,7 +1,7 @@
-"""Word Mover's Distance a second time, by another way: every word is cut into units that are assigned to each other.
+"""Word Mover's Distance as an assignment problem: every word is divided into units that are assigned to each other.
 
 With n words in one text and m in the other, lcm(n, m) units on either side have the same mass, so an optimal transport
-moves whole units, and it is an assignment problem.
+moves whole units.
 """
 
 import math
@@ -19,7 +19,7 @@ def units(words, count):
 
 
 def distance(query, title, vectors):
-    """Distance of two lists of words by {word: vector}; words without a vector do not count, and inf is of none."""
+    """Distance of two lists of words by {word: vector}; words without a vector are ignored; inf for an empty list."""
     query, title = ([word for word in text if word in vectors] for text in (query, title))
     if not query or not title:
         return math.inf
@@ -31,7 +31,7 @@ def distance(query, title, vectors):
 
 
 def relaxed(query, title, vectors):
-    """A lower bound: the mean way from a word to the nearest of the other text, from the side where it is longer."""
+    """A lower bound: the mean distance of a word to the nearest word of the other text, in the longer direction."""
     query, title = ([word for word in text if word in vectors] for text in (query, title))
     if not query or not title:
         return math.inf

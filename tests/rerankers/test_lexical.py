@@ -1,4 +1,4 @@
-"""The untrained baselines ([D18] 4.3.1), by hand and against plain twins. What all keep is in ``tests/conformance``."""
+"""The untrained baselines ([D18] 4.3.1), by hand and against plain twins. Tests of all: ``tests/conformance``."""
 
 import math
 from collections import Counter

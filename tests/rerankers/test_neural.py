@@ -1,4 +1,4 @@
-"""What the adapter does with devices, memory, changed weights and modes. What every model keeps: tests/conformance."""
+"""Neural rerankers: devices, memory, changed weights and modes. Tests of every model: ``tests/conformance``."""
 
 import math
 
@@ -19,8 +19,8 @@ CASE = Case("delta", {"filters": 6, "document_words": 20, "lexical_features": LE
 
 
 def pair(index, vectors, seed=1, **hyper):
-    """A model with its fast path and its plain one."""
-    own = vectors._replace(matrix=vectors.matrix.copy())  # which the model shares, and some tests change
+    """A model, its reranker on the fast path, and its reranker on the module."""
+    own = vectors._replace(matrix=vectors.matrix.copy())  # the model shares the matrix, and some tests change it
     model = make(CASE, own, seed, **hyper)
     return model, *(opened(model, path, index, vectors, threads=2) for path in ("fast", "module"))
 
@@ -48,7 +48,7 @@ def new_statistics(model):
 
 @pytest.mark.parametrize("change", [load_by_assignment, replace_the_vectors, edit_the_vectors, new_statistics])
 def test_changed_weights_change_the_fused_scores(index, vectors, change):
-    """Whatever the fused path made of the weights before is made again once it is told."""
+    """After a refresh the fast path uses the new weights."""
     model, fused, plain = pair(index, vectors)
     before = scores_of(fused)
     change(model)
@@ -59,7 +59,7 @@ def test_changed_weights_change_the_fused_scores(index, vectors, change):
 
 
 def test_without_a_change_nothing_is_made_again(index, vectors):
-    """Neither by the next query nor by a refresh that was not needed do scores change."""
+    """The next query reuses the fast path, and a needless refresh does not change scores."""
     _, fused, _ = pair(index, vectors)
     first, path = scores_of(fused).tobytes(), fused.fast
     assert scores_of(fused).tobytes() == first and fused.fast is path
@@ -68,7 +68,7 @@ def test_without_a_change_nothing_is_made_again(index, vectors):
 
 
 def test_a_batch_in_training_mode_is_noticed(index, vectors):
-    """An optimizer's step follows it, and some optimizers write weights without a trace."""
+    """An optimizer's step follows, and fused optimizers change weights without a version count."""
     model, fused, plain = pair(index, vectors, dropout=0.5)
     seen, inputs = [scores_of(fused)], inputs_of(plain)
     for _ in range(3):
@@ -81,7 +81,7 @@ def test_a_batch_in_training_mode_is_noticed(index, vectors):
 
 
 def test_in_training_mode_the_module_scores(index, vectors):
-    """With its dropout; a model that comes in training mode is served without."""
+    """With its dropout; a model that is loaded in training mode is set to eval mode."""
     model, _, plain = pair(index, vectors, dropout=0.5)
     still = scores_of(plain)
     fused = opened(model.train(), "fast", index, vectors)
@@ -99,7 +99,7 @@ def test_a_model_made_in_inference_mode(index, vectors):
 
 
 def test_models_of_one_index_do_not_mix(index, vectors):
-    """Rerankers by turns, of other sizes."""
+    """Rerankers of different sizes take turns."""
     pairs = [pair(index, vectors, seed, filters=filters) for seed, filters in ((1, 6), (2, 40), (3, 6))]
     expected = [scores_of(plain) for _, _, plain in pairs]
     for _ in range(3):
@@ -150,7 +150,7 @@ def test_gpu_scores_are_the_cpus(index, vectors, features):
 
 
 def test_out_of_memory_halves_the_batch_for_good(index, vectors):
-    """A real model whose memory ends at three documents."""
+    """A real model that runs out of memory beyond three documents."""
     model, fused, reranker = pair(index, vectors)
     original_forward, sizes, expected = model.forward, [], scores_of(fused)
 

@@ -16,7 +16,7 @@ DECREASING = ["é", "b", "a7", "Z", "MED-3", "MED-14", "9", "2", "100", "10"]  #
 
 
 class Scoring:
-    """A third party's reranker: gives scores for a number of candidates."""
+    """A third party's reranker; ``scores`` is a function of the number of candidates."""
 
     def __init__(self, scores):
         self.scores = scores

@@ -56,7 +56,7 @@ broken = elsewhere.broken:TitleLength
 
 @pytest.fixture(scope="module")
 def installed_elsewhere(tmp_path_factory):
-    """A distribution of somebody else as pip would leave it: a package and its dist-info."""
+    """An installed distribution of another author: a package and its dist-info."""
     site = tmp_path_factory.mktemp("site")
     files = {
         "elsewhere/__init__.py": "",
@@ -116,7 +116,7 @@ def test_checkpoint_by_name_and_alone(index, vectors, checkpoint, monkeypatch):
 
 
 def test_the_model_that_comes_along(index):
-    """It is small enough to ship, says what it was trained on, and scores on both paths alike."""
+    """It is small enough to ship, describes its training data, and scores equally on both paths."""
     folder = register.checkpoint_folder("delta")
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
     config = checkpoints.read_config(folder)
@@ -125,8 +125,8 @@ def test_the_model_that_comes_along(index):
     assert len(np.unique(plain)) > 1
     for spec in ("delta", "delta:", f"delta:{folder}"):
         np.testing.assert_allclose(scores(rerankers.load(spec, index), index), plain, rtol=0, atol=1e-5)
-    for given in ("pacrr", "./delta", "../models/delta", Path("delta")):  # a path is a folder, whatever it is called
-        assert register.checkpoint_folder(given) == Path(given)
+    for spec in ("pacrr", "./delta", "../models/delta", Path("delta")):  # a Path is always a folder
+        assert register.checkpoint_folder(spec) == Path(spec)
 
 
 def test_the_nearest_name_is_suggested(index):
@@ -164,7 +164,7 @@ def test_class_from_elsewhere(index, installed_elsewhere):
 
 
 def test_entry_points_of_other_packages(index, installed_elsewhere, tmp_path):
-    """With a checkpoint, without, and by a checkpoint folder alone, which names the model."""
+    """With a checkpoint, without, and by a checkpoint folder alone, whose config names the model."""
     (tmp_path / "config.json").write_text(json.dumps({"model": "title-length", "config": {}}))
     for spec, folder in (("title-length:some/folder", "some/folder"), ("title-length", None), (tmp_path, tmp_path)):
         reranker = rerankers.load(str(spec), index, RerankerOptions(batch_size=17))

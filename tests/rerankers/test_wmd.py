@@ -1,4 +1,4 @@
-"""Word Mover's Distance ([D18] 4.3.2): by hand, and against a plain twin."""
+"""Word Mover's Distance ([D18] 4.3.2): computed by hand, and compared with a plain implementation."""
 
 import logging
 import math
@@ -34,14 +34,14 @@ def scores(reranker, text, rows=None):
 
 
 def bounds(reranker, text):
-    """Bounds of all titles: nothing is solved."""
+    """Bounds of all titles, without exact distances."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wmd, "least_distances", lambda lower, exact, count: lower)
         return reranker.distances(*reranker.query_words(text), small.candidates(reranker.index), 1)
 
 
 def first_k_are_exact(full, top, text, rows=None):
-    """Check the first k scores, and that the others are no worse than exact ones; how many of these are better."""
+    """Check that the first k scores are exact and the others upper bounds; return how many are not exact."""
     expected, actual = scores(full, text, rows), scores(top, text, rows)
     candidates = small.candidates(full.index, rows)
     best = candidates.order(expected)[: top.exact_top]
@@ -56,7 +56,7 @@ LINE = WordVectors(
     Vocabulary(["red", "meat", "cancer", "wine", "of"]),
     np.array([[50, 50], [0, 0], [3, 4], [6, 8], [-4, 3], [0, 1]], np.float32),
 )
-BY_HAND = [  # query, title, distance, relaxed distance: the greater of the mean ways from query to title and back
+BY_HAND = [  # query, title, distance, relaxed distance: the larger of the mean distances from query to title and back
     ("red", "meat", 5, 5),
     ("Red", "red?", 0, 0),
     ("red meat", "meat red", 0, 0),
@@ -67,7 +67,7 @@ BY_HAND = [  # query, title, distance, relaxed distance: the greater of the mean
     ("red red meat", "red meat", 5 / 6, 0),
     ("red red meat", "meat cancer", 35 / 6, 10 / 3),  # 2/3 of red and half of it all move by 5; from cancer: 5/2
     ("red", "wine wine wine", 5, 5),
-    ("red tofu", "tofu meat", 5, 5),  # tofu has no vector: it is as if it were not there
+    ("red tofu", "tofu meat", 5, 5),  # tofu has no vector and is ignored
     ("meat", "red wine", 0.5 * 5 + 0.5 * math.sqrt(50), 0.5 * 5 + 0.5 * math.sqrt(50)),  # wine to meat: (7, 1)
     ("red", "tofu", math.inf, math.inf),
 ]
@@ -135,7 +135,7 @@ queries = st.lists(st.sampled_from([*KNOWN, "xylitol", "unheard"]), max_size=9)
     st.sampled_from([1, 2, 3, 10, 100]),
 )
 def test_the_twin_and_the_first_k_agree(tmp_path_factory, documents, query, seed, flat, left_out, k):
-    """Flat: words lie in a grid, so that distances tie and the k-th best one is often that of many titles."""
+    """Flat: word vectors lie on a grid, so that distances tie and many titles often have the k-th best distance."""
     index = index_of(tmp_path_factory.mktemp("wmd") / "forward", [" ".join(title) for title in documents])
     vectors = small.word_vectors(KNOWN, dimension=2 if flat else 4, seed=seed)
     if flat:
@@ -181,7 +181,7 @@ def test_the_first_k_of_many_are_exact_and_most_others_are_not_solved(collection
 
 
 def test_threads_score_at_once(collection):
-    """Several queries over one reranker, each in a thread of its own."""
+    """Several queries on one reranker, each in its own thread."""
     reranker = WordMoversDistance(*collection)
     numbers = np.random.default_rng(9).integers(0, 60, (24, 6))
     queries = [" ".join(f"word{number}x" for number in row) for row in numbers]
@@ -192,7 +192,7 @@ def test_threads_score_at_once(collection):
 
 
 def test_titles_are_solved_until_the_next_bound_is_worse():
-    """The third best of 1,000 is known after the first round: 3 titles and 32, as far as bounds go."""
+    """The third best of 1,000 is known after two batches, of 3 titles and of those whose bounds are not worse."""
     exact = np.arange(1000) / 8.0
     solved = []
 
