@@ -337,7 +337,7 @@ def test_another_first_stage_than_in_training_is_warned_of(index, index_folder, 
     assert "delta reads the scores of the first stage and was trained on those of bm25" in caplog.text
     caplog.clear()
     search.main(f"--index {index_folder} --query aspirin --reranker delta --first-stage qld".split())
-    assert "how well it ranks after qld" in caplog.text + capsys.readouterr().err
+    assert "evaluate it after qld" in caplog.text + capsys.readouterr().err
 
 
 PROGRAM = """
