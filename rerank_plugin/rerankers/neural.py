@@ -80,6 +80,8 @@ class NeuralReranker(Scorer):
         self.helpers = self.threads if parallel else 1
         self.fast: FastPath | ModulePath | None = None
         self.prepared, self.queries_cut = False, 0
+        if self.fast_class is None:
+            self.module  # noqa: B018 (made here: without torch, the error belongs to the loading)
 
     def _placed(self, model: RankingModel, device: str) -> RankingModel:
         """The module on a device, in eval mode; training it refreshes the fast path."""
