@@ -80,9 +80,32 @@ def test_a_query_that_found_nothing_counts_as_0(runs):
     assert found["runs"]["empty"] == found["runs"]["missing"]
 
 
+def test_ids_and_grades_of_tables_are_read(runs, tmp_path):
+    """Ids are whole numbers where a column has digits only; grades are numpy's, or texts as a file has them."""
+    made, ids = runs[1]["good"], {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+    numbered = {
+        int(query): RankedList([ids[id] for id in found.doc_ids], found.scores) for query, found in made.items()
+    }
+    expected = rp.evaluate_runs(QRELS, {"run": made}, ["nDCG@10", "AP", "P@5"])
+    for id_type, grade_type in ((np.int64, np.int64), (int, str), (str, np.float32), (np.uint8, float)):
+        qrels = {
+            id_type(query): {id_type(ids[id]): grade_type(grade) for id, grade in judged.items()}
+            for query, judged in QRELS.items()
+        }
+        assert rp.evaluate_runs(qrels, {"run": numbered}, ["nDCG@10", "AP", "P@5"]) == expected
+    rp.write_run(tmp_path / "numbered.run", numbered, "t")
+    assert rp.read_run(tmp_path / "numbered.run")["2"].doc_ids == ["4"]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        ({"qrels": {"1": {"a": "high"}}}, "qrels: query 1, document a: the grade 'high' is no finite number"),
+        ({"qrels": {"1": {"a": np.nan}}}, "the grade nan is no finite number"),
+        ({"qrels": {"1": ["a"]}}, "qrels are {query id: {document id: grade}}; found list"),
+        ({"qrels": [("1", "a", 1)]}, "qrels are {query id: {document id: grade}}; found list"),
+        ({"qrels": {1.5: {"a": 1}}}, "qrels: the id 1.5 is of type float: give a text"),
+        ({"qrels": {"1": {"a": 1}, 1: {"b": 1}}}, "qrels: the id 1 is there as a text and as a number"),
         ({"qrels": "nowhere.txt"}, "nowhere.txt"),
         ({"runs": "a.run"}, "give [path] for a single run"),
         ({"runs": []}, "there is no run to evaluate"),

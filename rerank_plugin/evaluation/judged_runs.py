@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation import report
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.evaluation.measures import DEFAULTS, parse
-from rerank_plugin.files.runs import RankedList, check_run, read_run
+from rerank_plugin.files.runs import RankedList, checked_run, read_run, with_text_ids
 
 
 def evaluate_runs(
@@ -30,9 +31,9 @@ def evaluate_runs(
 
     Args:
         qrels: judgments as the commands take them (``sample:test``, a qrels file, a BEIR folder with its split), or
-            ``{query id: {document id: grade}}``.
-        runs: by name, the path of a run file or the result of `read_run` or `rank_many`; or a list of paths, which are
-            also the names.
+            ``{query id: {document id: grade}}``; ids may be whole numbers, and grades numbers of numpy or texts.
+        runs: by name, the path of a run file or the result of `read_run` or `rank_many`; or a list of paths, which
+            serve as names.
         measures: names of ir-measures (``nDCG@10``, ``AP``, ``RR@10``) and of the papers (``NDCG.20``, ``Prec.5``).
         baseline: name of the run to compare the others with, by a two-tailed paired t-test with Bonferroni correction.
         alpha: the level of significance, which is only reported.
@@ -44,7 +45,8 @@ def evaluate_runs(
         ``per_query`` ({run: {measure: {query id: value}}}).
 
     Raises:
-        InputError: a file cannot be read, a measure or the baseline is unknown, or no query of a run is judged.
+        InputError: a file cannot be read, an id or a grade is none, a measure or the baseline is unknown, or no query of
+            a run is judged.
     """
     if isinstance(measures, str):
         raise InputError(f"measures are a list of names: give ['{measures}']")
@@ -57,8 +59,32 @@ def evaluate_runs(
     named = runs if isinstance(runs, Mapping) else {str(path): path for path in runs}
     if not named:
         raise InputError("there is no run to evaluate")
-    judged = judgments(str(qrels)) if isinstance(qrels, (str, os.PathLike)) else qrels
-    opened = {name: read_run(run) if isinstance(run, (str, os.PathLike)) else run for name, run in named.items()}
-    for name, run in opened.items():
-        check_run(run, name)
+    judged = judgments(str(qrels)) if isinstance(qrels, (str, os.PathLike)) else _checked_judgments(qrels)
+    opened = {
+        name: read_run(run) if isinstance(run, (str, os.PathLike)) else checked_run(run, name)
+        for name, run in named.items()
+    }
     return report.as_dictionary(evaluate(judged, opened, list(measures), baseline), alpha, per_query)
+
+
+def _checked_judgments(qrels: object) -> Judgments:
+    """Judgments in memory, with texts as ids, and numbers of Python as grades."""
+    for judged in qrels.values() if isinstance(qrels, Mapping) else [qrels]:
+        if not isinstance(judged, Mapping):
+            raise InputError(f"qrels are {{query id: {{document id: grade}}}}; found {type(judged).__name__}")
+    assert isinstance(qrels, Mapping)  # anything else has been refused
+    return {
+        query: {document: _grade(grade, query, document) for document, grade in with_text_ids(judged, "qrels").items()}
+        for query, judged in with_text_ids(qrels, "qrels").items()
+    }
+
+
+def _grade(given: Any, query: str, document: str) -> float:
+    """A grade as qrels files have them: an int if it is whole, else a float."""
+    try:
+        grade = float(given)
+    except (TypeError, ValueError):
+        grade = math.nan
+    if not math.isfinite(grade):
+        raise InputError(f"qrels: query {query}, document {document}: the grade {given!r} is no finite number")
+    return int(grade) if grade.is_integer() else grade

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import FileKind, is_packed, is_stream, replacing
 from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PART, JOURNAL = ".part", ".part.journal"  # suffixes of an unfinished run
@@ -214,13 +215,39 @@ def check_not_read(output: str | Path, read: Iterable[str | Path | None]) -> Non
         raise InputError(f"{output} is also an input and would be overwritten: name another output")
 
 
-def check_run(run: object, name: str) -> None:
-    """An `InputError` if an object is not a run in memory, a mapping from query ids to ranked lists."""
-    for entry in run.values() if isinstance(run, Mapping) else [run]:
-        if not isinstance(entry, RankedList):
-            raise InputError(
-                f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {type(entry).__name__}"
-            )
+def checked_run(run: object, name: str) -> dict[str, RankedList]:
+    """A run in memory, with texts for ids that are whole numbers, as tables have them.
+
+    Raises:
+        InputError: it is no mapping, its values are no ranked lists, an id is neither a text nor a whole number, or two
+            query ids are equal as texts.
+    """
+    for one in run.values() if isinstance(run, Mapping) else [run]:
+        if not isinstance(one, RankedList):
+            raise InputError(f"{name}: a run is {{query id: RankedList(doc_ids, scores)}}; found {type(one).__name__}")
+    assert isinstance(run, Mapping)  # anything else has been refused
+    return {
+        query: ranked._replace(doc_ids=[text_id(id, name) for id in ranked.doc_ids])
+        for query, ranked in with_text_ids(run, name).items()
+    }
+
+
+def with_text_ids(by_id: Mapping[Any, T], name: str) -> dict[str, T]:
+    """A mapping whose ids that are whole numbers are texts; an `InputError` if two are then equal."""
+    found = {text_id(id, name): value for id, value in by_id.items()}
+    if len(found) < len(by_id):
+        twice = next(one for one, count in Counter(map(str, by_id)).items() if count > 1)
+        raise InputError(f"{name}: the id {twice} is there as a text and as a number: leave one of them")
+    return found
+
+
+def text_id(id: object, name: str) -> str:
+    """An id as a text: itself, or the digits of a whole number; ``name`` is for the `InputError` about any other."""
+    if isinstance(id, str):
+        return id
+    if isinstance(id, (int, np.integer)) and not isinstance(id, bool):
+        return str(id)
+    raise InputError(f"{name}: the id {id!r} is of type {type(id).__name__}: give a text")
 
 
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:
@@ -229,9 +256,9 @@ def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwri
     Raises:
         InputError: an existing file must not be replaced, or a ranking cannot be written.
     """
-    check_run(run, str(path))
+    checked = checked_run(run, str(path))
     with replacing(path, RUN, overwrite) as file:
-        for query_id, ranking in run.items():
+        for query_id, ranking in checked.items():
             file.write(encode(format_ranking(query_id, ranking.doc_ids, ranking.scores, tag), query_id))
 
 

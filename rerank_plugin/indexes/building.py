@@ -32,6 +32,7 @@ from rerank_plugin.indexes.lucene_reader import (
 )
 from rerank_plugin.indexes.lucene_writer import LuceneWriter
 from rerank_plugin.java.jvm import detach_at_thread_end
+from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ def build_index(
     """
     with replacing_folder(folder, INDEX, overwrite) as building:
         builder = _Builder(building, problems, tokenizer, annotator)
-        lucene = LuceneWriter(building / "lucene", threads or os.cpu_count() or 1)
+        lucene = LuceneWriter(building / "lucene", threads or processors())
         # Java works without the GIL while the next documents are tokenized.
         with ThreadPoolExecutor(1, initializer=detach_at_thread_end) as executor:
             waiting: list[Future] = []

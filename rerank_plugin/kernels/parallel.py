@@ -10,15 +10,18 @@ Waking a thread takes between 50 microseconds and a millisecond, as long as a pa
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count as numbers
 from math import prod
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 import numpy as np
@@ -39,8 +42,49 @@ def available_threads() -> int:
 
 
 def processors() -> int:
-    """The number of CPU cores available to this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The CPU cores available to this process: those of its affinity, at most the CPU quota of its container."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota()
+    return count if quota >= count else math.ceil(quota)
+
+
+@cache
+def cpu_quota(process: Path = Path("/proc/self")) -> float:
+    """The CPUs that control groups (version 1 or 2) grant a process, above 0; infinity without a limit.
+
+    A group's limit holds for the groups below it, so that the smallest counts of a group and of those above it, as far
+    as they are mounted: a container may see only its own.
+    """
+    try:
+        groups = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+        mounts = [line.split(" - ", 1) for line in (process / "mountinfo").read_text().splitlines()]
+    except OSError:  # no Linux, or no /proc
+        return math.inf
+    quotas = [math.inf]
+    for mount, system in mounts:
+        root, point = (re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), path) for path in mount.split()[3:5])
+        kind, _, options = system.split(" ", 2)
+        for number, controllers, path in groups:
+            version_2 = kind == "cgroup2" and number == "0"
+            version_1 = kind == "cgroup" and "cpu" in {*options.split(",")} & {*controllers.split(",")}
+            if not version_2 and not version_1:
+                continue
+            seen = PurePath(path).is_relative_to(root)
+            folder = Path(point, os.path.relpath(path, root)) if seen else Path(point)
+            while folder.is_relative_to(point):
+                quotas.append(_group_quota(folder))
+                folder = folder.parent
+    return min(quotas)
+
+
+def _group_quota(folder: Path) -> float:
+    """The CPUs that one control group grants; infinity without a limit."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # the other version, or "max"
+            quota, period = map(int, " ".join((folder / name).read_text() for name in names).split())
+            if quota > 0 and period > 0:  # version 1 has -1 for no limit
+                return quota / period
+    return math.inf
 
 
 class _ThreadState(threading.local):

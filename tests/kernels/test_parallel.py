@@ -1,5 +1,6 @@
 """Work split over threads covers every item once, and a workspace belongs to one thread."""
 
+import math
 import os
 import threading
 import time
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank_plugin.kernels import parallel
 from rerank_plugin.kernels.intrinsics import wait_beyond
-from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, helper_threads, split
+from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, helper_threads, processors, split
 from tests.processes import run
 
 
@@ -329,10 +331,50 @@ def test_an_interrupt_and_a_fork():
 )
 def test_available_threads(monkeypatch, value, threads):
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert available_threads() == (threads or cores)
+    assert available_threads() == (threads or processors())
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert available_threads() == cores
+    assert available_threads() == processors()
+
+
+CGROUPS = {  # what /proc/self/cgroup and mountinfo say, and the files below the mount
+    "version 2, in a container": ("0::/", "/", "cgroup2 cgroup2 rw", {"cpu.max": "250000 100000"}, 2.5),
+    "version 2, below a limited group": (
+        "0::/a/b", "/", "cgroup2 cgroup2 rw", {"a/b/cpu.max": "max 100000", "a/cpu.max": "50000 100000"}, 0.5,
+    ),
+    "version 2, no limit": ("0::/", "/", "cgroup2 cgroup2 rw", {"cpu.max": "max 100000"}, math.inf),
+    "version 1, in a container": (
+        "4:cpu,cpuacct:/docker/1", "/docker/1", "cgroup cgroup rw,cpu,cpuacct",
+        {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"}, 1.5,
+    ),
+    "version 1, of another container": (
+        "4:cpu:/docker/2", "/docker/1", "cgroup cgroup rw,cpu",
+        {"cpu.cfs_quota_us": "300000", "cpu.cfs_period_us": "100000"}, 3,
+    ),
+    "version 1, no limit": (
+        "4:cpu:/", "/", "cgroup cgroup rw,cpu", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, math.inf,
+    ),
+    "version 1, another controller": (
+        "4:memory:/", "/", "cgroup cgroup rw,memory", {"cpu.cfs_quota_us": "1", "cpu.cfs_period_us": "1"}, math.inf,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("groups, root, system, files, quota", CGROUPS.values(), ids=CGROUPS)
+def test_the_cpu_quota_of_a_container(tmp_path, monkeypatch, groups, root, system, files, quota):
+    mount = tmp_path / "sys fs"
+    for name, text in files.items():
+        (mount / name).parent.mkdir(parents=True, exist_ok=True)
+        (mount / name).write_text(text + "\n")
+    (tmp_path / "cgroup").write_text(f"9:pids:/\n{groups}\n")
+    point = str(mount).replace(" ", "\\040")
+    (tmp_path / "mountinfo").write_text(f"30 23 0:26 {root} {point} rw,relatime - {system}\n")
+    assert parallel.cpu_quota(tmp_path) == quota
+    monkeypatch.setattr(parallel, "cpu_quota", lambda: quota)
+    assert 1 <= processors() <= max(1, math.ceil(min(quota, 10**6)))
+
+
+def test_without_proc_there_is_no_quota(tmp_path):
+    assert parallel.cpu_quota(tmp_path / "nowhere") == math.inf
 
 
 shapes = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)
