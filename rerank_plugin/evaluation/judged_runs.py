@@ -45,8 +45,8 @@ def evaluate_runs(
         ``per_query`` ({run: {measure: {query id: value}}}).
 
     Raises:
-        InputError: a file cannot be read, an id or a grade is none, a measure or the baseline is unknown, or no query of
-            a run is judged.
+        InputError: a file cannot be read, an id or a grade is of another type, a measure or the baseline is unknown, or
+            no query of a run is judged.
     """
     if isinstance(measures, str):
         raise InputError(f"measures are a list of names: give ['{measures}']")

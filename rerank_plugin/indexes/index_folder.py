@@ -20,6 +20,7 @@ Names of files that belong to a generation end in its number. For now an index h
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -188,6 +189,10 @@ class Index:
             raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
         self._check()
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
+
+    def __reduce__(self) -> tuple[type[Index], tuple[str]]:
+        """Pickle and copy it as its folder, which is opened anew."""
+        return type(self), (os.path.abspath(self.folder),)
 
     def _check(self) -> None:
         if (version := self.description.get("format_version")) != FORMAT_VERSION:

@@ -10,14 +10,14 @@ Adapters return the relevance between 0 and 1, the ``relevance_score`` of the se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.ranking.reranker import Hit, Reranker, stored_fields
 from rerank_plugin.ranking.searcher import Searcher
-from rerank_plugin.ranking.texts import BODY_FIELDS
+from rerank_plugin.ranking.texts import BODY_FIELDS, title_of
 
 FIRST_STAGE_SCORE = "first_stage_score"
 
@@ -52,26 +52,36 @@ def rerank(
     Args:
         reranker: reads the ids of the documents if it has an index, otherwise their texts.
         documents: ids, texts and metadata. The reranker reads ``title`` from the metadata, and a text without its first
-            line if that is the title. It reads ``first_stage_score`` from the metadata if all documents have it.
+            line if that is the title. It reads ``first_stage_score`` from the metadata if all documents have a finite
+            one. A text that is None is empty; of documents with the same id, a reranker with an index ranks the first.
         top_k: largest number of documents; None for all.
         passages: as for `Reranker.rerank`.
 
     Raises:
         InputError: as in `Reranker.rerank`.
     """
-    scores = [metadata[FIRST_STAGE_SCORE] for *_, metadata in documents if metadata.get(FIRST_STAGE_SCORE) is not None]
-    first_stage_scores = scores if len(scores) == len(documents) else None
+    scores = [_number((metadata or {}).get(FIRST_STAGE_SCORE)) for *_, metadata in documents]
+    first_stage_scores = scores if all(map(math.isfinite, scores)) else None
     if reranker.index is not None:
-        places = {id: place for place, (id, _, _) in enumerate(documents)}
-        hits = reranker.rerank(query, [id for id, _, _ in documents], top_k, first_stage_scores=first_stage_scores)
+        ids = [id for id, _, _ in documents]
+        places = {id: place for place, id in reversed([*enumerate(ids)])}
+        hits = reranker.rerank(query, ids, top_k, first_stage_scores=first_stage_scores)
         relevance = reranker.relevance.of([hit.score for hit in hits]).tolist()
         return [(places[hit.docid], value) for hit, value in zip(hits, relevance)]
-    texts = [_fields(text, metadata.get("title")) for _, text, metadata in documents]
+    texts = [_fields(text, title_of((metadata or {}).get("title"))) for _, text, metadata in documents]
     ranked = reranker.rerank(query, texts, top_k, first_stage_scores=first_stage_scores, passages=passages)
     return [(text.index, text.relevance_score) for text in ranked]
 
 
-def _fields(text: Any, title: Any) -> dict[str, Any]:
-    with suppress(AttributeError, TypeError):  # the reranker reports a value that is not a text
+def _fields(text: Any, title: str) -> dict[str, Any]:
+    if isinstance(text, str) and title:  # the reranker reports a value that is not a text
         text = text.removeprefix(title + "\n")
     return {"title": title, "text": text}
+
+
+def _number(value: Any) -> float:
+    """A score of metadata as a number; NaN if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan

@@ -101,7 +101,8 @@ class Rerank(pt.Transformer):
         query, scores = results["query"].iloc[0], results["score"].to_numpy() if "score" in results else None
         if self.reranker.index is not None:
             hits = self.reranker.rerank(query, results["docno"].tolist(), first_stage_scores=scores)
-            places = results.reset_index().set_index("docno")["index"].loc[[hit.docid for hit in hits]]
+            once = results.reset_index().drop_duplicates("docno").set_index("docno")
+            places = once["index"].loc[[hit.docid for hit in hits]]
         else:
             texts = results[[name for name in ("title", "text") if name in results]].to_dict("records")
             hits = self.reranker.rerank(query, texts, first_stage_scores=scores, passages=self.passages)

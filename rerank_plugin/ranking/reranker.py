@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from types import NoneType
@@ -39,6 +38,7 @@ from rerank_plugin.ranking.stored_documents import StoredDocuments
 from rerank_plugin.ranking.texts import TextScorer, fields_of
 
 T = TypeVar("T")
+ID_FIELDS = ("docid", "docno", "id")  # of a row: the first that is there
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,9 @@ class Reranker:
     """
 
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
-        """Wrap an object with ``name`` and ``score(query, candidates)``, which returns float32 [C]; see `load`."""
+        """Wrap an object with ``name`` and ``score(query, candidates)`` that gives float32 [C]; see `load`."""
         adapted = rerankers.as_scorer(scorer)
+        self._remade: tuple[Callable[..., Reranker], tuple[Any, ...]] = (type(self), (scorer, _absolute(index)))
         self.index = None if isinstance(index, TextIndex) else open_index(index)
         self._texts = TextScorer(adapted, index) if isinstance(index, TextIndex) else None
         self._scorer = _LockedScorer(adapted)
@@ -145,21 +146,29 @@ class Reranker:
                 "statistics are for texts: documents of an index are scored by the statistics of that index"
             )
         running = rerankers.RerankerOptions(device, batch_size, threads=threads, precision=precision)
-        checkpoints = [rerankers.checkpoint_of(stage.reranker) for stage in stages]
+        named = [(stage.reranker, rerankers.checkpoint_of(stage.reranker)) for stage in stages]
 
         def opened() -> Reranker:
             if index is not None:
                 opened_index = open_index(index)
                 reranker = cls(load_stages(stages, opened_index.forward, running), opened_index)
             else:
-                collection = _statistics(stages[0].reranker, checkpoints[0], statistics)
-                texts = TextIndex(collection, threads or available_threads())
+                texts = TextIndex(_statistics(*named[0], statistics), threads or available_threads())
                 reranker = cls(load_stages(stages, texts, running), texts)
-            reranker.checkpoint = checkpoints[0] if len(stages) == 1 and stages[0].keep is None else None
-            reranker.relevance = Relevance.of_checkpoint(checkpoints[-1])
+            reranker.checkpoint = named[0][1] if len(stages) == 1 and stages[0].keep is None else None
+            reranker.relevance = Relevance.of_checkpoint(named[-1][1])
+            again = partial(
+                cls.load, statistics=_absolute(statistics), device=device, batch_size=batch_size, threads=threads,
+                precision=precision,
+            )  # fmt: skip
+            reranker._remade = again, ([_absolute_spec(*pair) for pair in zip(stages, named)], _absolute(index))
             return reranker
 
         return retry_if_replaced(statistics if index is None else index, opened)
+
+    def __reduce__(self) -> tuple[Callable[..., Reranker], tuple[Any, ...]]:
+        """Pickle and copy it as what it was made of: the copy opens index and checkpoint anew, where they are now."""
+        return self._remade
 
     @classmethod
     def from_pretrained(
@@ -225,10 +234,13 @@ class Reranker:
     ) -> list[Any]:
         """Re-rank documents by decreasing score.
 
-        With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; ties are
-        ordered by decreasing document id. Without an index, documents are texts: strings, or mappings with ``title``
-        and ``text`` (or ``abstract``, or ``contents``). The result is a list of `RankedText`; ties keep the order of
-        the documents. No documents give an empty list.
+        With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; equal scores
+        are ordered by decreasing document id, and a document that is given twice is ranked once, at the better of its
+        first-stage ranks. Without one, documents are texts: strings, or mappings with ``title`` and ``text`` (or
+        ``abstract``, or ``contents``). The result is a list of `RankedText`; of equal scores the first that was given
+        wins. A title that is no text never refuses a list, and a missing text is empty. The rows of a table (pandas,
+        polars) are such mappings; with an index they need a column ``docid``, ``docno`` or ``id``. No documents give an
+        empty list.
 
         Args:
             top_k: number of documents to return, from rank 1 on; all by default.
@@ -237,8 +249,8 @@ class Reranker:
                 the best passage. Otherwise its end is not read.
 
         Raises:
-            InputError: a document is not in the index, is given twice, or is not a text; scores are missing or not
-                finite; the query is not a text; or top_k is below 1.
+            InputError: a document is not in the index, or is no text; scores are missing or not finite;
+                the query is no text; or top_k is below 1.
         """
         self._notes.log([as_query(query)], None, self._scorer)
         return self._reranked(query, documents, top_k, first_stage_scores, passages)
@@ -341,19 +353,12 @@ class Reranker:
     def _candidates(self, documents: list[Any], scores: Any) -> Candidates:
         """The documents in first-stage order."""
         assert self.index is not None  # else texts are ranked
-        ids = [document.docid if isinstance(document, Hit) else document for document in documents]
-        if invalid := [id for id in ids if not isinstance(id, str)]:
-            raise InputError(
-                f"documents of an index are ids or hits, not {type(invalid[0]).__name__}; for texts, load the reranker "
-                "without an index"
-            )
+        ids = [_id_of(document) for document in documents]
         hit_scores = [document.first_stage_score for document in documents if isinstance(document, Hit)]
         if scores is None and documents and len(hit_scores) == len(documents):
             scores = hit_scores
         if scores is None and self._scorer.listwise and documents:
             raise InputError(f"the reranker '{self.name}' reads first-stage scores: give them, or hits of a search")
-        if repeated := [id for id, count in Counter(ids).items() if count > 1]:
-            raise InputError(f"document '{repeated[0]}' is given twice")
         forward = self.index.forward
         rows = forward.rows(ids)
         if len(unknown := np.flatnonzero(rows < 0)):
@@ -362,8 +367,11 @@ class Reranker:
                 f"'{ids[int(unknown[0])]}': give ids of this index"
             )
         if scores is None:
-            return Candidates(forward, rows, np.arange(len(ids), 0, -1, dtype=np.float32))
-        return Candidates(forward, rows, _finite(scores, len(ids))).best()
+            rows = rows[_first_places(rows)]
+            return Candidates(forward, rows, np.arange(len(rows), 0, -1, dtype=np.float32))
+        found = Candidates(forward, rows, _finite(scores, len(ids))).best()
+        once = _first_places(found.rows)
+        return Candidates(forward, found.rows[once], found.first_stage_scores[once])
 
 
 class _LockedScorer(rerankers.Scorer):
@@ -390,10 +398,54 @@ class _LockedScorer(rerankers.Scorer):
             return self.scorer.attribute(query, candidates, place)
 
 
+def _first_places(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where each row occurs first, in order: a document that is given twice is ranked once."""
+    places: npt.NDArray[np.int64] = np.sort(np.unique(rows, return_index=True)[1])
+    return places
+
+
+def _absolute(index: Any) -> Any:
+    """The path of an index in every working directory; anything else as it is."""
+    return os.path.abspath(index) if isinstance(index, (str, os.PathLike)) else index
+
+
+def _absolute_spec(stage: Stage, named: tuple[str, Path | None]) -> str:
+    """The name of a stage with the path of its checkpoint in every working directory."""
+    spec, checkpoint = named
+    if checkpoint is not None and not checkpoint.is_absolute():
+        name, colon, _ = spec.rpartition(":") if not Path(spec).is_dir() else ("", "", "")
+        spec = f"{name}{colon}{os.path.abspath(checkpoint)}"
+    return str(replace(stage, reranker=spec))
+
+
 def _listed(documents: Any) -> list[Any]:
-    if isinstance(documents, (str, Mapping)):
+    if isinstance(documents, (str, bytes, Mapping)):
         raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}")
-    return list(documents)
+    if not hasattr(documents, "columns"):
+        return list(documents)
+    # A table iterates over the names of its columns, or over the columns.
+    if hasattr(documents, "to_dicts"):  # polars
+        return list(documents.to_dicts())
+    if hasattr(documents, "to_dict"):  # pandas
+        return list(documents.to_dict("records"))
+    raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}: give a list of its rows")
+
+
+def _id_of(given: Any) -> str:
+    """The id of a document of an index that is given by its id, as a hit, or as a row with a column of ids."""
+    if isinstance(given, Hit):
+        return given.docid
+    id = given
+    if isinstance(given, Mapping):
+        id = next((given[field] for field in ID_FIELDS if field in given), None)
+        if isinstance(id, (int, np.integer)):  # as tables have ids of digits
+            return str(id)
+    if not isinstance(id, str):
+        raise InputError(
+            f"documents of an index are ids or hits, not {type(given).__name__}; for texts, load the reranker without "
+            "an index"
+        )
+    return id
 
 
 def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | None) -> CollectionStatistics:

@@ -90,8 +90,11 @@ class Texts(Candidates):
 def fields_of(document: Any, name: object) -> tuple[str, str]:
     """Title and text of a user's document; ``name`` describes it in messages.
 
+    A title or a text that is missing (None, NaN, NA of pandas) is empty. A title that is a number or a list of texts
+    is read as a text; any other title is left out, because metadata are no reason to refuse a document.
+
     Raises:
-        InputError: it is neither a string nor a mapping with texts.
+        InputError: it is no string and no mapping with one of the fields, or its text is of another type.
     """
     if isinstance(document, str):
         return "", document
@@ -100,11 +103,28 @@ def fields_of(document: Any, name: object) -> tuple[str, str]:
             f"document {name} is of type {type(document).__name__}: without an index, documents are "
             f"strings, or mappings with title and {' or '.join(BODY_FIELDS)}"
         )
-    body = next((field for field in BODY_FIELDS if document.get(field) is not None), BODY_FIELDS[0])
-    if document.get(body) is None and document.get("title") is None:
+    if not any(field in document for field in ("title", *BODY_FIELDS)):
         raise InputError(f"document {name} has no title, {', '.join(BODY_FIELDS)}: there is no text to read")
-    fields = {field: document.get(field) or "" for field in ("title", body)}
-    for field, value in fields.items():
-        if not isinstance(value, str):
-            raise InputError(f"document {name}: its {field} is of type {type(value).__name__}, expected a text")
-    return fields["title"], fields[body]
+    body, text = next(
+        ((field, value) for field in BODY_FIELDS if not _is_missing(value := document.get(field))), (BODY_FIELDS[0], "")
+    )
+    if not isinstance(text, str):
+        raise InputError(f"document {name}: its {body} is of type {type(text).__name__}, expected a text")
+    return title_of(document.get("title")), text
+
+
+def title_of(value: Any) -> str:
+    """A title as a text; empty if it is missing or cannot be read as one."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(filter(None, map(title_of, value)))
+    if isinstance(value, str):
+        return value
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and not _is_missing(value)
+    return str(value) if is_number else ""
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value says that there is none: None, NaN, and NaT and NA of pandas, which only their types tell."""
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")

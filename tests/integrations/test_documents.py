@@ -2,10 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.integrations.documents import rerank, retrieve
+from rerank_plugin.ranking.texts import title_of
 from tests.processes import ROOT, run
 
 EXAMPLES = re.findall(
@@ -79,14 +81,31 @@ def test_a_title_and_first_stage_scores_are_read_once(index):
     ]
 
 
+@pytest.mark.parametrize(
+    "title, read",
+    [
+        (float("nan"), ""), (None, ""), (np.float32("nan"), ""), ({"en": "x"}, ""), (True, ""),
+        (["Stroke", None, "care"], "Stroke care"), (1984, "1984"),
+    ],
+)  # fmt: skip
+def test_metadata_that_is_no_text_never_refuses_a_list(index, title, read):
+    by_id, by_text = rp.Reranker.load("bm25-text", index), rp.Reranker.load("bm25-text", statistics=index)
+    odd = {"title": title, "first_stage_score": title}
+    documents = [("B", "Migraine.", odd), ("a", "Stroke.", None), ("b", None, odd), ("B", "Migraine.", {})]
+    texts = [{"title": read, "text": "Migraine."}, "Stroke.", {"title": read, "text": ""}, "Migraine."]
+    expected = by_text.rerank("stroke 1984", texts)
+    assert title_of(title) == read
+    assert rerank(by_text, "stroke 1984", documents) == [(text.index, text.relevance_score) for text in expected]
+    ranked = rerank(by_id, "stroke", documents)  # of the two documents B, the first
+    assert sorted(place for place, _ in ranked) == [0, 1, 2]
+
+
 def test_documents_that_cannot_be_re_ranked(index):
     by_id, by_text = rp.Reranker.load("bm25-text", index), rp.Reranker.load("bm25-text", statistics=index)
     for reranker, document, message in (
         (by_id, ("gone", "Text", {}), "not in the index .* first 'gone'"),
         (by_id, (None, "Text", {}), "ids or hits, not NoneType"),
-        (by_text, ("a", None, {}), "document 0 of the list has no title, text"),
         (by_text, ("a", 3, {}), "its text is of type int"),
-        (by_text, ("a", "Text", {"title": ["x"]}), "its title is of type list"),
     ):
         with pytest.raises(rp.InputError, match=message):
             rerank(reranker, "text", [document])

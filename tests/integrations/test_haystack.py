@@ -61,5 +61,6 @@ def test_documents_of_other_retrievers_keep_their_fields():
     (best,) = HaystackRanker("delta", top_k=2).run("migraine", documents, top_k=1)["documents"]
     assert (best.id, best.meta, best.embedding) == (documents[1].id, {"page": 3}, [0.5])
     assert documents[1].score == 0.1 != best.score
-    with pytest.raises(rp.InputError, match="document 0 of the list has no title, text"):
-        HaystackRanker("delta").run("migraine", [Document()])
+    documents.insert(0, Document(content=None, meta={"title": float("nan")}))
+    ranked = HaystackRanker("delta").run("migraine", documents)["documents"]
+    assert {one.id for one in ranked} == {one.id for one in documents} and ranked[0].id == documents[2].id
