@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from pathlib import Path
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
-from threading import Thread
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
@@ -48,6 +47,11 @@ def arguments() -> ArgumentParser:
     access.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     origin = "origin whose pages may call the service (CORS); repeatable (default: none)"
     access.add_argument("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin)
+    name = (
+        "name by which clients may call the service besides localhost, as behind a proxy, or * for any; repeatable; "
+        "checked if the host is a loopback address or a name is given (default: none)"
+    )
+    access.add_argument("--public-name", action="append", default=[], metavar="NAME", help=name)
     clicks = "file to log shown and clicked documents in (docs/learning-from-use.md; default: no log)"
     access.add_argument("--click-log", default="", metavar="FILE", help=clicks)
     running = parser.add_argument_group("running and limits")
@@ -58,13 +62,12 @@ def arguments() -> ArgumentParser:
 
 def main(argv: list[str] | None = None) -> None:
     options = commandline.parse(arguments(), argv)
+    options.host = options.host.removeprefix("[").removesuffix("]")  # of IPv6, as addresses have it
     if options.mcp and options.click_log:
         raise InputError("--click-log logs clicks sent over HTTP, but --mcp serves no HTTP: leave one of them out")
     config = _config(options)
-    import uvicorn
-
-    from rerank_plugin.service.administration import reload
     from rerank_plugin.service.app import create_app
+    from rerank_plugin.service.connections import server_of
     from rerank_plugin.service.mcp import mcp_server
     from rerank_plugin.service.state import Service
 
@@ -77,11 +80,12 @@ def main(argv: list[str] | None = None) -> None:
         return
     with bind_socket(options.host, options.port) as listener:
         app = create_app(config)
-        signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, args=(app.state.service,)).start())
+        signal.signal(signal.SIGHUP, lambda *_: app.state.service.reloads.ask())
         listener.listen()  # before the address is printed: clients may connect from then on
-        print(f"http://{options.host}:{listener.getsockname()[1]}", flush=True)
+        name = f"[{options.host}]" if ":" in options.host else options.host
+        print(f"http://{name}:{listener.getsockname()[1]}", flush=True)
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the running requests
-            uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False)).run([listener])
+            server_of(app).run([listener])
 
 
 def bind_socket(host: str, port: int) -> socket:
@@ -102,8 +106,10 @@ def _config(options: Namespace) -> ServiceConfig:
     rerankers = _by_name(options.reranker or RERANKERS)
     token = _read_token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)
+    names = tuple(options.public_name)
     config: ServiceConfig = commandline.configured(
-        ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, host=options.host,
+        ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, public_names=names,
+        host=options.host,
         click_log=options.click_log, running=commandline.configured(RerankerOptions, options),
     )  # fmt: skip
     return config

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.files.arrays import GrowingArray, ranges
 from rerank_plugin.files.string_table import StringsInMemory
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, IndexQuery, idf
@@ -17,7 +18,8 @@ from rerank_plugin.indexes.known_pieces import KnownPieces
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.kernels.word_loops import distinct_in_fields
 
-MOST_PIECES = 1 << 20  # distinct pieces of text, about 100 bytes each, before all are forgotten
+STEP = 4096  # new pieces of text between two looks at whether to stop
+MOST_PIECES = 1 << 20  # distinct pieces of text, some 100 bytes each, before all are forgotten
 
 
 class TextIndex(ForwardIndex):
@@ -80,12 +82,18 @@ class TextIndex(ForwardIndex):
 
     def _add_pieces(self, new: Sequence[str]) -> None:
         """Number the words of new pieces of text."""
-        ids: list[int] = []
-        ends, before = [], int(self._piece_starts.values[-1])
-        for piece in new:
-            ids += map(self.terms.add, self.tokenizer.tokenize_piece(piece))
-            ends.append(before + len(ids))
-        self._piece_terms.append(ids)
+        add, flat, ends = self.terms.add, [], []
+        before = int(self._piece_starts.values[-1])
+        try:
+            for place, piece in enumerate(new):
+                if place % STEP == 0:
+                    stop_if_asked()
+                flat += map(add, self.tokenizer.tokenize_piece(piece))
+                ends.append(before + len(flat))
+        except BaseException:
+            self._begin()  # the pieces have numbers, but not all have words
+            raise
+        self._piece_terms.append(flat)
         self._piece_starts.append(ends)
         self._look_up_frequencies()
 

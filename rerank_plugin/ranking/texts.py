@@ -11,6 +11,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document, Query
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.matches import Matches
@@ -57,6 +58,7 @@ class TextScorer:
         """
         with self.lock:
             candidates = self._hold(query, documents, first_stage, passages)
+            stop_if_asked()
             scores = checked_scores([query], [candidates], self.scorer)[0]
             if passages:
                 scores = np.maximum.reduceat(scores, np.flatnonzero(np.diff(self.index.texts, prepend=-1)))

@@ -15,6 +15,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import Query
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.builder import Inputs, ModelQuery
@@ -254,6 +255,7 @@ class NeuralReranker(Scorer):
             order = torch.argsort(lengths, descending=True, stable=True)
         scores, start = torch.empty(len(order)), 0
         while start < len(order):
+            stop_if_asked()
             rows = order[start : start + self.batch_size]
             batch = inputs.take(rows)
             if module.any_width:

@@ -1,18 +1,15 @@
-"""``/metrics``, ``/healthz``, ``/readyz``, and the reload on SIGHUP or ``/admin/reload``."""
+"""``/metrics``, ``/healthz``, ``/readyz`` and ``/admin/reload``."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from rerank_plugin.base.errors import InputError
 from rerank_plugin.service.errors import RequestError, error_responses
-from rerank_plugin.service.state import Service, get_service
+from rerank_plugin.service.state import get_service
 
-log = logging.getLogger(__name__)
 router = APIRouter(tags=["operation"])
 
 
@@ -44,21 +41,8 @@ async def reload_all(request: Request) -> dict[str, str]:
     service = get_service(request)
     if not service.config.token:
         raise RequestError(403, "only a service with a token can be reloaded over HTTP; send it SIGHUP instead")
-    if (error := await asyncio.to_thread(reload, service)) is not None:
+    if (error := await asyncio.wrap_future(service.reloads.ask())) is not None:
         raise RequestError(
             503, f"not reloaded, the old indexes and rerankers stay: {service.public_error(error).error}"
         )
     return {"status": "reloaded"}
-
-
-def reload(service: Service) -> InputError | None:
-    """Reopen all indexes and rerankers; if one cannot be opened, log and return the error and keep the old ones."""
-    try:
-        service.collections.reload()
-    except InputError as error:
-        log.error("not reloaded, the old indexes and rerankers stay: %s", error)
-        service.metrics.reloads.labels("failed").inc()
-        return error
-    log.warning("reloaded")
-    service.metrics.reloads.labels("done").inc()
-    return None

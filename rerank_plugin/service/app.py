@@ -8,14 +8,17 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.service import administration, click_api, explain_api, rerank_api, search_api
+from rerank_plugin.service import administration, click_api, explain_api, model_api, rerank_api, search_api
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.mcp import mcp_server
 from rerank_plugin.service.protection import Protection
@@ -29,7 +32,11 @@ def create_app(config: ServiceConfig) -> FastAPI:
     """The application of a new, open and warm `Service`; raises the errors of `Service`."""
     service = Service(config)
     tools = mcp_server(service)
-    tools_app = tools.streamable_http_app(stateless_http=True, json_response=True, host=config.host)
+    tools_app = tools.streamable_http_app(
+        stateless_http=True, json_response=True, max_request_body_size=config.most_megabytes << 20,
+        # `Protection` checks names, for all paths.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )  # fmt: skip
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
@@ -39,26 +46,51 @@ def create_app(config: ServiceConfig) -> FastAPI:
 
     app = FastAPI(
         title="rerank_plugin", version=__version__, lifespan=running, docs_url=None, redoc_url=None,
+        redirect_slashes=False,
         description="Search with neural re-ranking, and re-ranking of texts.",
         exception_handlers={
             RequestError: _refused, InputError: _refused, RequestValidationError: _invalid, HTTPException: _http_error
         },
     )  # fmt: skip
     app.state.service = service
-    for module in (administration, search_api, explain_api, rerank_api):
+    for module in (administration, search_api, explain_api, rerank_api, model_api):
         app.include_router(module.router)
     if service.click_log is not None:
         app.include_router(click_api.router)
     app.router.routes.extend(tools_app.routes)
     app.add_middleware(Protection, service=service)
     if config.origins:
-        headers = ["Authorization", "Content-Type", "X-API-Key"]
-        app.add_middleware(CORSMiddleware, allow_origins=config.origins, allow_methods=["*"], allow_headers=headers)
+        # Any header: clients have their own, and MCP's for the version of the protocol and the session.
+        app.add_middleware(
+            CORSMiddleware, allow_origins=config.origins, allow_methods=["*"], allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id", "Retry-After"],
+        )  # fmt: skip
     app.mount("/docs/swagger", StaticFiles(packages=[("fastapi_offline", "static")]), name="swagger")
     app.mount("/docs", StaticFiles(directory=FOLDER / "api_docs", html=True), name="docs")
-    app.mount("/", StaticFiles(directory=FOLDER / "page", html=True), name="page")
+    app.get("/docs", include_in_schema=False)(_docs)
+    app.router.default = _Page()  # a mount at / would answer for routes with another method, too
     _complete_openapi(app)
     return app
+
+
+async def _docs() -> RedirectResponse:
+    """The page of the API, by a relative address: a proxy may have removed the beginning of the path."""
+    return RedirectResponse("docs/")
+
+
+class _Page:
+    """The files of the page; status 404 for anything else that no route answers."""
+
+    def __init__(self) -> None:
+        self.files = StaticFiles(directory=FOLDER / "page", html=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await WebSocketClose()(scope, receive, send)
+        elif scope["method"] != "GET":
+            raise HTTPException(404)
+        else:
+            await self.files(scope, receive, send)
 
 
 def _complete_openapi(app: FastAPI) -> None:

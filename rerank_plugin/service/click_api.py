@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.service.click_log import Click
+from rerank_plugin.service.click_log import Click, ClickTooLargeError
 from rerank_plugin.service.errors import RequestError, error_responses
 from rerank_plugin.service.state import get_service
 
 log = logging.getLogger(__name__)
+MAX_QUERY = 5000  # characters of a query in a log
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
@@ -21,7 +22,7 @@ class ClickRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    query: str
+    query: str = Field(max_length=MAX_QUERY)
     shown: list[str] = Field(min_length=1, description="Ids of the shown documents, from the top down.")
     clicked: str = Field(description="Id of the clicked document.")
     position: int = Field(ge=1, le=1_000_000, description="Rank of the clicked document, from 1 on over all pages.")
@@ -44,7 +45,7 @@ def click(request: Request, index: str, body: ClickRequest) -> Response:
     """Log a click and the list it was on. Send it once: at the click, or when the document is closed."""
     service = get_service(request)
     assert service.click_log is not None  # else the service does not have this route
-    service.check_words(body.query, "query", 422)
+    service.check_text(body.query, "query", 422)
     query, shown = " ".join(body.query.split()), tuple(body.shown)
     if not query:
         raise RequestError(422, "the query is empty: send the text of the search", "query")
@@ -60,6 +61,10 @@ def click(request: Request, index: str, body: ClickRequest) -> Response:
         snapshot.index(index).rows(shown, "shown")
     try:
         service.click_log.append(Click(index, query, shown, body.clicked, body.position, body.session, body.dwell))
+    except ClickTooLargeError:
+        raise RequestError(
+            413, "the query and the ids of the shown documents are too long to be logged", "shown"
+        ) from None
     except (OSError, InputError) as error:
         log.error("a click was not logged: %s", error)
         raise RequestError(503, "the click was not logged; see the log of the service") from None

@@ -10,6 +10,9 @@ After the columns of `rerank_plugin.clicks.logs`, a line has:
 
 A line is one shown document. The first click on a list logs all its documents; each further click in the same session
 logs one line without an impression.
+
+The lines of a click are written with a NUL for their first byte, which is then replaced: what a killed process has
+written of a click begins with NUL, and is removed when the file is opened again.
 """
 
 from __future__ import annotations
@@ -34,7 +37,13 @@ from rerank_plugin.files.text_files import first_line
 HEADER = ("\t".join((*click_logs.COLUMNS, "position", "session", "time", "dwell", "index")) + "\n").encode()
 CLICK_LOG = FileKind("a click log of the service", lambda path: first_line(path) == HEADER)
 MAX_LOGGED_LISTS = 10_000  # remembered lists whose documents are logged already
-MAX_PARTIAL_LINE = 1 << 20  # bytes of an incomplete last line that a killed process can leave
+MAX_CLICK = 1 << 20  # bytes of a click's lines
+LINE = 120  # bytes of a line, at most, besides query, ids and the name of the index
+UNFINISHED = b"\0"  # first byte of lines that are not written completely
+
+
+class ClickTooLargeError(Exception):
+    """The lines of a click are larger than a log takes."""
 
 
 class Click(NamedTuple):
@@ -53,10 +62,10 @@ class ClickLog:
     """Appends clicks to a file, as its only writer; thread-safe.
 
     A full file is renamed, ``log.tsv`` to ``log.1.tsv`` and so on, and a new file begins, as after another process has
-    moved the file. An incomplete last line, left by a killed process, is removed.
+    moved the file. An incomplete click, left by a killed process, is removed.
 
     Args:
-        max_bytes: size at which a file is full.
+        max_bytes: size that a file never exceeds, but for the lines of one click after the header.
 
     Raises:
         InputError: the file cannot be written, is not a click log, or has another writer.
@@ -74,8 +83,10 @@ class ClickLog:
         file = open_locked(check_free(self.path, CLICK_LOG, overwrite=True))
         assert isinstance(file, BufferedRandom)  # as `open_locked` opens it
         size = file.seek(0, os.SEEK_END)
-        start = file.seek(max(0, size - MAX_PARTIAL_LINE))
-        file.truncate(start + file.read().rfind(b"\n") + 1)
+        start = file.seek(max(0, size - MAX_CLICK - 1))
+        tail = file.read()
+        unfinished = tail.find(b"\n" + UNFINISHED)
+        file.truncate(start + (tail.rfind(b"\n") if unfinished < 0 else unfinished) + 1)
         raw = file.detach()
         assert isinstance(raw, FileIO)
         if raw.seek(0, os.SEEK_END) == 0:
@@ -86,9 +97,13 @@ class ClickLog:
         """Log a click completely or not at all.
 
         Raises:
+            ClickTooLargeError: its lines would have more than `MAX_CLICK` bytes.
             OSError: the lines cannot be written, for example on a full disk.
             InputError: a new file cannot be opened.
         """
+        ids = sum(len(docid.encode()) for docid in click.shown)
+        if ids + len(click.shown) * (len(click.query.encode()) + len(click.index_name.encode()) + LINE) > MAX_CLICK:
+            raise ClickTooLargeError
         session = blake2b(click.session.encode(), key=self.salt, digest_size=8).hexdigest()
         with self.lock:
             shown_list = hash((session, click[:3]))
@@ -111,8 +126,12 @@ class ClickLog:
     def _write(self, lines: bytes) -> None:
         start = self.file.tell()
         try:
-            if self.file.write(lines) < len(lines):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            # A process that is killed in the first write leaves NUL; the second one cannot be cut.
+            for offset, part in ((0, UNFINISHED + lines[1:]), (-len(lines), lines[:1])):
+                self.file.seek(offset, os.SEEK_CUR)
+                if self.file.write(part) < len(part):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.file.seek(start + len(lines))
         except OSError:
             self.file.seek(start)
             self.file.truncate()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
 
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.highlighting import query_stems
 from rerank_plugin.service.served_index import WARM_UP_QUERY, ServedIndex, ServedTextReranker
@@ -23,6 +24,7 @@ class Snapshot:
 
     Raises:
         InputError: an index or a reranker cannot be used.
+        Stopped: between two of them, if the service ends.
     """
 
     def __init__(self, config: ServiceConfig):
@@ -31,6 +33,7 @@ class Snapshot:
         first = next(iter(self.indexes.values())).index
         self.text_rerankers: dict[str, ServedTextReranker] = {}
         for name, spec in config.rerankers.items():
+            stop_if_asked()
             log.info("texts: loading and warming %s", name)
             reranker = self.text_rerankers[name] = ServedTextReranker(name, spec, first, config.running)
             reranker.rank_together([(WARM_UP_QUERY, [WARM_UP_QUERY, "a text about something else"], None)])
@@ -63,7 +66,7 @@ class Collections:
     """The current snapshot. A reload opens a new one; requests that use the old one finish undisturbed."""
 
     def __init__(self, config: ServiceConfig):
-        self.config, self.reload_lock, self.swap_lock = config, Lock(), Lock()
+        self.config, self.swap_lock = config, Lock()
         self.current = Snapshot(config)
         _freeze()
 
@@ -79,18 +82,17 @@ class Collections:
             snapshot.release()
 
     def reload(self) -> None:
-        """Replace the snapshot once the new one is open and warm.
+        """Replace the snapshot once the new one is open and warm; called by one thread at a time.
 
         Raises:
             InputError: an index or a reranker cannot be opened; the old snapshot stays.
         """
-        with self.reload_lock:
-            opened = Snapshot(self.config)
-            with self.swap_lock:
-                before, self.current = self.current, opened
-            before.release(retire=True)
-            del before
-            _freeze()
+        opened = Snapshot(self.config)
+        with self.swap_lock:
+            before, self.current = self.current, opened
+        before.release(retire=True)
+        del before
+        _freeze()
 
     def close(self) -> None:
         self.current.release(retire=True)

@@ -17,6 +17,8 @@ class ErrorAnswer(BaseModel):
     """The body of every error response."""
 
     error: str = Field(description="One sentence: the problem and what to do.")
+    detail: str = Field(description="The same, where clients of Jina, vLLM and Voyage look for it.")
+    message: str = Field(description="The same, where clients of Cohere look for it.")
     field: str | None = Field(default=None, description="The parameter or body field at fault, if there is one.")
     error_type: str = Field(description="The name of the status, as in Text Embeddings Inference.")
 
@@ -30,8 +32,11 @@ class RequestError(Exception):
 
     def response(self) -> JSONResponse:
         error_type = HTTPStatus(self.status).phrase.lower().replace(" ", "_")
-        body = ErrorAnswer(error=" ".join(self.error.split()), field=self.field, error_type=error_type)
+        error = " ".join(self.error.split())
+        body = ErrorAnswer(error=error, detail=error, message=error, field=self.field, error_type=error_type)
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = 'Bearer realm="rerank_plugin"'
         return JSONResponse(body.model_dump(), self.status, headers)
 
 

@@ -1,25 +1,75 @@
-"""Tools for language models: the Model Context Protocol over stdio, or over HTTP at ``/mcp``."""
+"""Tools for language models: the Model Context Protocol over stdio, or over HTTP at ``/mcp``.
+
+Answers are short by default, since a language model reads, and pays for, all of them: a hit has an id, a score and the
+beginning of the document, which `get_document` gives whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, TextContent
+from pydantic import BaseModel, Field
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.service import explain_api, rerank_api, search_api
-from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer, SearchAnswer
+from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer
 from rerank_plugin.service.collections import Snapshot
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.explain_api import ExplainAnswer, ExplainParameters
 from rerank_plugin.service.parameters import DocumentForm, SearchParameters
-from rerank_plugin.service.rerank_api import RerankAnswer, RerankRequest
+from rerank_plugin.service.rerank_api import RerankRequest
 from rerank_plugin.service.state import Service
 
 INSTRUCTIONS = "Search collections of titles and abstracts with neural re-ranking. Call list_indexes first."
+SHOWN_FIELDS = "id,title,abstract,text,contents,date,journal,retracted"  # of a hit, by default
+SHOWN_LENGTH = 300  # characters of a hit's text, by default
+
+Filters = Annotated[str | list[str] | None, Field(description="Like year:2015-2020 or type:Review; one or several.")]
+Id = Annotated[str | int, Field(description="Id of a document.")]
+Fields = Annotated[str, Field(description="Fields of documents to return, separated by commas; * for all.")]
+
+
+class ShortHit(BaseModel):
+    """A document of a ranked list."""
+
+    docid: str
+    rank: int
+    score: float
+    doc: Any = Field(description="The requested fields of the document; long texts are cut.")
+
+
+class ShortAnswer(BaseModel):
+    """The ranked list of a query."""
+
+    index: str
+    reranker: str
+    first_stage: str
+    reranked: bool
+    total: int = Field(description="Number of candidates.")
+    candidates: list[ShortHit]
+    notes: list[str] = Field(description="Warnings about the query.")
+
+
+class ShortResult(BaseModel):
+    """A re-ranked text."""
+
+    index: int = Field(description="Place of the text in the call, from 0 on.")
+    relevance_score: float
+
+
+class ShortRanking(BaseModel):
+    """Re-ranked texts, best first."""
+
+    model: str
+    reranked: bool
+    results: list[ShortResult]
+    notes: list[str]
 
 
 def mcp_server(service: Service) -> MCPServer:
@@ -27,58 +77,106 @@ def mcp_server(service: Service) -> MCPServer:
     server = MCPServer("rerank_plugin", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
 
     @contextmanager
-    def admitted() -> Iterator[Snapshot]:
-        """The open collections, for an admitted call; errors of requests become errors of the tool."""
+    def in_use() -> Iterator[Snapshot]:
+        """The open collections; errors of requests become errors of the tool."""
         try:
-            with service.scheduler.admitted(), service.collections.in_use() as snapshot:
+            with service.collections.in_use() as snapshot:
                 yield snapshot
         except (RequestError, InputError, ValueError) as error:
             request_error = error if isinstance(error, RequestError) else InputError(str(error))
             raise ToolError(service.public_error(request_error).error) from None
 
+    @contextmanager
+    def admitted() -> Iterator[Snapshot]:
+        """The open collections, for an admitted call."""
+        with in_use() as snapshot, service.scheduler.admitted():
+            yield snapshot
+
     @server.tool()
-    async def list_indexes() -> IndexesAnswer:
+    async def list_indexes() -> Annotated[CallToolResult, IndexesAnswer]:
         """The indexes with their first stages, rerankers and fields to filter by."""
         with admitted() as snapshot:
-            return search_api.describe_indexes(service, snapshot)
+            return _compact(search_api.describe_indexes(service, snapshot))
 
     @server.tool()
     async def search(
         query: str,
         index: str | None = None,
         hits: int = 10,
-        filter: list[str] | None = None,
+        filter: Filters = None,
         reranker: str | None = None,
         first_stage: str | None = None,
-    ) -> SearchAnswer:
-        """Search an index (by default the first) with plain words. Filters are like year:2015-2020 or type:Review."""
+        fields: Fields = SHOWN_FIELDS,
+        max_doc_length: int = SHOWN_LENGTH,
+    ) -> Annotated[CallToolResult, ShortAnswer]:
+        """Search an index (by default the first) with plain words; get_document returns a document whole."""
         with admitted() as snapshot:
             parameters = SearchParameters(
-                query=[query], hits=hits, filter=filter or [], reranker=reranker, first_stage=first_stage
+                query=[query], hits=hits, filter=_listed(filter), reranker=reranker, first_stage=first_stage,
+                fields=_fields(fields), max_doc_length=max_doc_length,
+            )  # fmt: skip
+            (found,) = await search_api.search(service, snapshot.index(index), parameters)
+            candidates = [
+                ShortHit(docid=hit.docid, rank=hit.rank, score=hit.score, doc=hit.doc) for hit in found.candidates
+            ]
+            return _compact(
+                ShortAnswer(
+                    index=found.index,
+                    reranker=found.reranker,
+                    first_stage=found.first_stage,
+                    reranked=found.reranked,
+                    total=found.total,
+                    candidates=candidates,
+                    notes=found.notes,
+                )  # fmt: skip
             )
-            return (await search_api.search(service, snapshot.index(index), parameters))[0]
 
     @server.tool()
-    async def get_document(docid: str, index: str | None = None) -> DocumentAnswer:
-        """A document by its id."""
+    async def get_document(
+        docid: Id, index: str | None = None, fields: Fields = "*", max_doc_length: int | None = None
+    ) -> Annotated[CallToolResult, DocumentAnswer]:
+        """A document by its id, whole unless fields or max_doc_length say otherwise."""
         with admitted() as snapshot:
-            return await search_api.get_document(service, snapshot.index(index), docid, DocumentForm())
+            form = DocumentForm(fields=_fields(fields), max_doc_length=max_doc_length)
+            return _compact(await search_api.get_document(service, snapshot.index(index), str(docid), form))
 
     @server.tool()
     async def rerank(
-        query: str, documents: list[str], top_n: int | None = None, model: str | None = None
-    ) -> RerankAnswer:
-        """Re-rank texts by relevance to a query. The texts need not be in an index."""
-        with admitted() as snapshot:
+        query: str, documents: list[str | dict[str, Any]], top_n: int | None = None, model: str | None = None
+    ) -> Annotated[CallToolResult, ShortRanking]:
+        """Re-rank texts, or objects with title and text, by relevance to a query. They need not be in an index."""
+        with in_use() as snapshot:
             request = RerankRequest(query=query, documents=[*documents], top_n=top_n)
-            return await rerank_api.rerank_documents(service, snapshot.text_reranker(model), request)
+            answer = await rerank_api.rerank_documents(service, snapshot.text_reranker(model), request)
+            results = [ShortResult(index=one.index, relevance_score=one.relevance_score) for one in answer.results]
+            return _compact(
+                ShortRanking(model=answer.model, reranked=answer.reranked, results=results, notes=answer.notes)
+            )
 
     @server.tool()
-    async def explain(query: str, docid: str, index: str | None = None, reranker: str | None = None) -> ExplainAnswer:
+    async def explain(
+        query: str, docid: Id, index: str | None = None, reranker: str | None = None, filter: Filters = None
+    ) -> Annotated[CallToolResult, ExplainAnswer]:
         """Explain the score and rank of a document in the results of a search, without the match matrix."""
         with admitted() as snapshot:
-            parameters = ExplainParameters(query=query, docid=docid, reranker=reranker)
+            parameters = ExplainParameters(query=query, docid=str(docid), reranker=reranker, filter=_listed(filter))
             answer = await explain_api.explain_document(service, snapshot.index(index), parameters)
-            return answer.model_copy(update={"matrix": [], "pooled": []})
+            return _compact(answer.model_copy(update={"matrix": [], "pooled": []}))
 
     return server
+
+
+def _compact(answer: BaseModel) -> CallToolResult:
+    """The result of a tool; its text is JSON without the indentation that the library gives it."""
+    text = answer.model_dump_json()
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=answer.model_dump(mode="json")
+    )
+
+
+def _fields(names: str) -> str | None:
+    return None if names.strip() == "*" else names
+
+
+def _listed(filters: str | list[str] | None) -> list[str]:
+    return [filters] if isinstance(filters, str) else filters or []

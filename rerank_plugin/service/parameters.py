@@ -29,7 +29,8 @@ class DocumentForm(BaseModel):
             return raw if raw is None or self.max_doc_length is None else raw[: self.max_doc_length]
         fields = dict(document.fields) or {"id": document.docid(), "contents": document.contents()}
         if self.fields is not None:
-            fields = {name: fields[name] for name in self.fields.split(",") if name in fields}
+            names = map(str.strip, self.fields.split(","))
+            fields = {name: fields[name] for name in names if name in fields}
         if self.max_doc_length is not None:
             fields |= {
                 name: fields[name][: self.max_doc_length] for name in SHORTENED if isinstance(fields.get(name), str)

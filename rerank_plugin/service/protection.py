@@ -1,20 +1,22 @@
-"""Middleware: the token, size and time limits of bodies, closed connections, response headers."""
+"""Middleware: names and token, size and time limits of bodies, closed connections, response headers."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
+import zlib
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rerank_plugin.service.addresses import Names, canonical_path
 from rerank_plugin.service.errors import OverloadedError, RequestError
 from rerank_plugin.service.state import Service
 
 log = logging.getLogger(__name__)
-# Paths that need the token: all but the pages, the OpenAPI document, /healthz and /readyz.
-GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics")
+# Paths that need the token: all but the pages, the OpenAPI document, /health, /healthz and /readyz.
+GUARDED = ("/v1/", "/v2/", "/rerank", "/mcp", "/admin/", "/metrics", "/info")
 QUEUED = ("/v1/", "/v2/", "/rerank")  # paths refused at once when the queue is full
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
@@ -29,19 +31,21 @@ HEADERS = {
 class Protection:
     """Reads the complete body of a request before it calls the route, so that a slow client occupies only memory.
 
-    The route is cancelled when the client closes the connection.
+    The route is cancelled when the client closes the connection. It sees paths in one spelling, bodies unpacked, and
+    GET for HEAD, whose answer has no body.
     """
 
     def __init__(self, app: ASGIApp, service: Service):
         self.app, self.service, self.config = app, service, service.config
-        self.max_bytes = self.config.most_megabytes << 20
+        self.max_bytes, self.names = self.config.most_megabytes << 20, Names(self.config)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
 
-        started = False
+        is_head, started = scope["method"] == "HEAD", False
+        scope = {**scope, "path": canonical_path(scope["path"]), "method": "GET" if is_head else scope["method"]}
 
         async def send_response(message: Message) -> None:
             nonlocal started
@@ -49,13 +53,19 @@ class Protection:
                 started = True
                 self.service.metrics.requests.labels(message["status"]).inc()
                 MutableHeaders(scope=message).update(HEADERS)
+            elif is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             await send(message)
 
         try:
+            headers = Headers(scope=scope)
+            self.names.check(headers.get("host"), headers.get("origin") if scope["path"] == "/mcp" else None)
             self._check_token(scope)
             body = await self._body(scope, receive)
             if self.service.scheduler.full and scope["path"].startswith(QUEUED):
                 raise OverloadedError  # cheaper here than in the route
+            if body is not None and (packing := headers.get("content-encoding", "identity").lower()) != "identity":
+                scope, body = self._unpacked(scope, body, packing)
             if body is not None:
                 await self._call_route(scope, body, receive, send_response)
         except RequestError as error:
@@ -100,8 +110,28 @@ class Protection:
             parts.append(message.get("body", b""))
             size, more = sum(map(len, parts)), message.get("more_body", False)
         if size > self.max_bytes:
-            raise RequestError(413, f"the body is larger than {self.config.most_megabytes} MB: send less in a request")
+            raise self._too_large()
         return b"".join(parts)
+
+    def _unpacked(self, scope: Scope, body: bytes, packing: str) -> tuple[Scope, bytes]:
+        """The request with its body unpacked; a `RequestError` if that is damaged, too large, or not by gzip."""
+        if packing not in ("gzip", "x-gzip"):
+            raise RequestError(415, f"the body has the content encoding '{packing}': send gzip, or none")
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            unpacked = unpacker.decompress(body, self.max_bytes + 1)
+        except zlib.error:
+            raise RequestError(400, "the body is no gzip data, as its content encoding says") from None
+        if len(unpacked) > self.max_bytes:
+            raise self._too_large()
+        if not unpacker.eof or unpacker.unused_data:
+            raise RequestError(400, "the body is incomplete gzip data")
+        replaced = (b"content-encoding", b"content-length")
+        kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
+        return {**scope, "headers": [*kept, (b"content-length", str(len(unpacked)).encode())]}, unpacked
+
+    def _too_large(self) -> RequestError:
+        return RequestError(413, f"the body is larger than {self.config.most_megabytes} MB: send less in a request")
 
     async def _call_route(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Call the application with the body; cancel it when the client disconnects."""

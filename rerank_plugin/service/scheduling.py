@@ -4,6 +4,7 @@ The scheduler admits few requests and refuses the rest at once, so that admitted
 takes all queries that wait for the same scorer through three steps as one batch: their first stages, in a few threads;
 their scores, by the batches of the fast paths; their answers. Each step thus has all CPU cores: with queries at
 different steps, their threads would wait for each other. A query cancelled before its turn costs nothing.
+Work stops at its next step (`rerank_plugin.base.stopping`) when nobody waits for any query of its batch.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
+from rerank_plugin.base.stopping import Stopped, stopping
 from rerank_plugin.service.errors import OverloadedError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
+SMALLEST_COST = 0.1  # of a request, where a search costs 1
 BatchFunction = Callable[[Sequence[Item]], Sequence[Result]]
 
 
@@ -33,6 +36,7 @@ class Job:
     finish: Callable[[Any], Any]
     future: Future[Any] = field(default_factory=Future)
     item: Any = None
+    abandoned: bool = False  # the deadline has passed, or the client has gone
 
 
 class Scheduler:
@@ -40,12 +44,12 @@ class Scheduler:
 
     Args:
         threads: number of threads for first stages.
-        max_queries: queries admitted at the same time, running or waiting.
+        max_queries: queries admitted at the same time, running or waiting, or other work of the same cost.
         max_batch: largest batch; no query of a batch is answered before all its queries are scored.
     """
 
     def __init__(self, threads: int, max_queries: int, max_batch: int):
-        self.max_queries, self.max_batch, self.admitted_queries = max_queries, max_batch, 0
+        self.max_queries, self.max_batch, self.admitted_queries = max_queries, max_batch, 0.0
         self.threads, self.batch_thread = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
         self.waiting: list[Job] = []
         self.lock, self.running = Lock(), False  # whether the batch thread takes waiting jobs
@@ -55,8 +59,8 @@ class Scheduler:
         return self.admitted_queries >= self.max_queries
 
     @contextmanager
-    def admitted(self, queries: int = 1) -> Iterator[None]:
-        """Admits a request of this many queries for the block; called in the thread of the event loop.
+    def admitted(self, queries: float = 1) -> Iterator[None]:
+        """Admits a request that costs as much as this many queries for the block; called in the event loop's thread.
 
         Raises:
             OverloadedError: the scheduler is full.
@@ -67,7 +71,7 @@ class Scheduler:
         try:
             yield
         finally:
-            self.admitted_queries -= queries
+            self.admitted_queries = round(self.admitted_queries - queries, 6)  # sums of floats end at 0
 
     async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of a function, run in a thread."""
@@ -90,7 +94,11 @@ class Scheduler:
             start, self.running = not self.running, True
         if start:  # one call does all jobs that arrive while it runs: with a call for each job, calls would pile up
             self.batch_thread.submit(self._run_batches)
-        return await asyncio.wrap_future(job.future)
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            job.abandoned = True
+            raise
 
     def _run_batches(self) -> None:
         """Do jobs until none waits: the oldest job, batched with others for the same function."""
@@ -110,17 +118,19 @@ class Scheduler:
         if not batch:
             return
         try:
-            results = batch[0].batch_function([job.item for job in batch])
+            with stopping(lambda: all(job.abandoned for job in batch)):
+                results = batch[0].batch_function([job.item for job in batch])
         except Exception as error:
-            if len(batch) == 1:
-                batch[0].future.set_exception(error)
+            if len(batch) == 1 or isinstance(error, Stopped):
+                for job in batch:
+                    job.future.set_exception(error)
             else:
                 for job in batch:
                     self._score([job])
             return
         for job, result in zip(batch, results, strict=True):
             try:
-                job.future.set_result(job.finish(result))
+                job.future.set_result(None if job.abandoned else job.finish(result))
             except Exception as error:
                 job.future.set_exception(error)
 

@@ -34,6 +34,7 @@ from rerank_plugin.service.collections import Snapshot
 from rerank_plugin.service.errors import RequestError, error_responses, field_errors
 from rerank_plugin.service.highlighting import matches, query_stems
 from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
+from rerank_plugin.service.scheduling import SMALLEST_COST
 from rerank_plugin.service.served_index import NO_RERANKER, ServedIndex
 from rerank_plugin.service.state import Service, get_service
 
@@ -64,8 +65,11 @@ async def search_index(request: Request, index: str, parameters: Annotated[Searc
 async def document(request: Request, index: str, docid: str, form: Annotated[DocumentForm, Query()]) -> DocumentAnswer:
     """A stored document by its id."""
     service = get_service(request)
-    with service.scheduler.admitted(), service.collections.in_use() as snapshot:
-        return await get_document(service, snapshot.index(index), docid, form)
+    with service.scheduler.admitted(SMALLEST_COST), service.collections.in_use() as snapshot:
+        served = snapshot.index(index)
+        if served.index.forward.rows([docid])[0] < 0:  # a slash too much is of the address, if no id has it
+            docid = docid.strip("/")
+        return await get_document(service, served, docid, form)
 
 
 @router.get("/{index}/similar", responses=ERRORS)
@@ -114,7 +118,7 @@ async def search(service: Service, index: ServedIndex, parameters: SearchParamet
     if len(parameters.query) > (limit := service.config.most_queries):
         raise RequestError(400, f"{len(parameters.query)} queries, but a request may have at most {limit}", "query")
     for text in parameters.query:
-        service.check_words(text, "query")
+        service.check_text(text, "query")
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
     queries = [records.Query(text, text, document_filter) for text in parameters.query]

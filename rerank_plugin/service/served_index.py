@@ -14,6 +14,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.records import Query
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
@@ -32,6 +33,7 @@ from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
 from rerank_plugin.retrieval.lucene import BM25, NAMES, LuceneFirstStage
 from rerank_plugin.retrieval.register import FirstStage, configure
 from rerank_plugin.service.errors import RequestError, field_errors
+from rerank_plugin.service.scheduling import BatchFunction
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,10 @@ class ServedTextReranker:
         """The ranked documents of several requests: query, documents, and how many to return."""
         return [self.reranker._reranked(*item) for item in items]  # the answer has the notes: do not log them
 
+    def alone(self) -> BatchFunction[Any, Any]:
+        """`rank_together` for the batch of one request, which then stops when nobody waits for it."""
+        return partial(self.rank_together)  # equal to no other
+
     def notes(self, query: str) -> list[str]:
         """The notes on a query."""
         return self.reranker.notes(query)
@@ -89,6 +95,7 @@ class ServedIndex:
         self.documents = StoredDocuments(self.index)
         self.first_stages: dict[str, FirstStage] = {}
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
+            stop_if_asked()
             with suppress(InputError):  # the index lacks the data of this first stage
                 self.first_stages[stage] = configure(stage).open(self.index)
         if config.first_stage_name not in self.first_stages:
@@ -96,6 +103,7 @@ class ServedIndex:
         self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}
         for reranker, spec in config.rerankers.items():
+            stop_if_asked()
             log.info("index %s: loading %s", name, reranker)
             self.rerankers[reranker] = ServedReranker(
                 load_stages([Stage.parse(spec)], self.index.forward, config.running)
@@ -107,11 +115,12 @@ class ServedIndex:
         """Search with each first stage and re-rank with each reranker, so that no request waits to load or compile."""
         log.info("index %s: warming %s", self.name, ", ".join(self.first_stages))
         queries = [Query(text, text) for text in (WARM_UP_QUERY, *self.suggestions[:1])]
-        candidates = {
-            stage: [self.candidates(query, stage, self.config.depth) for query in queries]
-            for stage in self.first_stages
-        }
+        candidates: dict[str, list[Candidates]] = {}
+        for stage in self.first_stages:
+            stop_if_asked()
+            candidates[stage] = [self.candidates(query, stage, self.config.depth) for query in queries]
         for name, reranker in self.rerankers.items():
+            stop_if_asked()
             log.info("index %s: warming %s", self.name, name)
             reranker.rank_together([*zip(queries, candidates[BM25])])
 

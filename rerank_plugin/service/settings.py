@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class ServiceConfig:
         token: token that clients send as ``Authorization: Bearer`` or ``X-API-Key``; empty for none.
         origins: origins whose pages may call the service (CORS).
         click_log: file to append clicks to; empty for no click log.
+        public_names: names other than localhost by which clients may call the service, as behind a proxy; with ``*``,
+            any. They are checked where it listens on a loopback address, or has some.
 
     Raises:
         InputError: a limit is out of range.
@@ -34,18 +37,24 @@ class ServiceConfig:
     token: str = ""
     origins: tuple[str, ...] = ()
     click_log: str = ""
+    public_names: tuple[str, ...] = ()
     first_stage: str = setting("bm25", "default first stage of requests")
     depth: int = setting(500, "default number of candidates to re-rank")
     deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
-    queue: int = setting(10, "largest number of queries running or waiting; further requests get status 429")
+    queue: int = setting(
+        10, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429"
+    )
     threads: int = setting(2, "number of concurrent first-stage searches")
     most_depth: int = setting(1000, "largest depth of a request")
     most_queries: int = setting(16, "largest number of queries in a request")
     most_documents: int = setting(1000, "largest number of documents to re-rank in a request")
     most_words: int = setting(5000, "largest number of words in a query, or in a document to re-rank")
+    most_characters: int = setting(100_000, "largest number of characters in a query, or in a document to re-rank")
     most_megabytes: int = setting(16, "largest body of a request, in megabytes")
     click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begins")
     body_seconds: float = setting(10.0, "seconds in which the body of a request must arrive")
+    header_seconds: float = setting(10.0, "seconds in which the headers of a request must arrive")
+    most_unfinished: int = setting(128, "largest number of connections without complete headers; the oldest is closed")
 
     @property
     def first_stage_name(self) -> str:
@@ -55,10 +64,12 @@ class ServiceConfig:
 
     def __post_init__(self) -> None:
         counts = ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words")
-        for name in (*counts, "click_log_megabytes"):
+        for name in (*counts, "most_characters", "most_unfinished", "click_log_megabytes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if min(self.deadline, self.body_seconds, self.most_megabytes) <= 0:
-            raise InputError("deadline, body_seconds and most_megabytes must be above 0")
+        if min(self.deadline, self.body_seconds, self.header_seconds, self.most_megabytes) <= 0:
+            raise InputError("deadline, body_seconds, header_seconds and most_megabytes must be above 0")
+        if wrong := [name for name in self.public_names if not re.fullmatch(r"\*|[^\s/:]+", name)]:
+            raise InputError(f"the public name '{wrong[0]}' must be a name without scheme, port or path, or *")
         if self.depth > self.most_depth:
             raise InputError(f"depth is {self.depth}: it must be at most most_depth, {self.most_depth}")

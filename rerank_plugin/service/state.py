@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from itertools import islice
 from pathlib import Path
 
 from fastapi import Request
@@ -16,10 +17,13 @@ from rerank_plugin.service.click_log import ClickLog
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.metrics import Metrics
+from rerank_plugin.service.reloads import Reloads
 from rerank_plugin.service.scheduling import Scheduler
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
+RUN = re.compile(r"[^\W_]+")
+RUNS_OF_A_WORD = 2  # of letters and digits, on average at most: the tokenizer makes a word or two of each
 
 
 class Service:
@@ -30,7 +34,7 @@ class Service:
     """
 
     def __init__(self, config: ServiceConfig):
-        started = time.monotonic()
+        opening = time.monotonic()
         self.config = config
         self.click_log = ClickLog(config.click_log, config.click_log_megabytes << 20) if config.click_log else None
         self.collections = Collections(config)
@@ -38,14 +42,17 @@ class Service:
         max_batch = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
         self.scheduler = Scheduler(config.threads, config.queue, max_batch)
         self.metrics = Metrics(self.scheduler)
-        log.info("ready: everything open and warm after %.1f s", time.monotonic() - started)
+        self.reloads = Reloads(self.collections, self.metrics)
+        self.started = int(time.time())
+        log.info("ready: everything open and warm after %.1f s", time.monotonic() - opening)
 
     @property
     def default_reranker(self) -> str:
         return next(iter(self.config.rerankers))
 
     def close(self) -> None:
-        """Finish waiting queries, and close everything."""
+        """Give up a reload, finish waiting queries, and close everything."""
+        self.reloads.close()
         self.scheduler.close()
         self.collections.close()
         if self.click_log is not None:
@@ -71,11 +78,33 @@ class Service:
             raise RequestError(400, f"depth is {depth}: it must be at most {limit}", "depth")
         return depth
 
-    def check_words(self, text: str, field: str, status: int = 400) -> None:
-        """A `RequestError` if a text exceeds the limit of words."""
+    def check_text(self, text: str, field: str, status: int = 400) -> None:
+        """A `RequestError` if a text exceeds the limits of characters and words; it is not tokenized before."""
+        if len(text) > (limit := self.config.most_characters):
+            raise RequestError(status, f"a text of {field} has more than {limit} characters: shorten it", field)
         limit = self.config.most_words
-        if len(text) > limit and len(text.split()) > limit:
+        if len(text) <= limit:
+            return
+        if len(text.split()) > limit:
             raise RequestError(status, f"a text of {field} has more than {limit} words: shorten it", field)
+        if sum(1 for _ in RUN.finditer(text)) > (limit := limit * RUNS_OF_A_WORD):
+            raise RequestError(
+                status, f"a text of {field} has more than {limit} runs of letters and digits: shorten it", field
+            )
+
+    def cut(self, text: str, words: int | None = None) -> str:
+        """The beginning of a text: its first ``words``, by default as much as `check_text` allows."""
+        if words is not None:
+            return first_words(text, words)
+        text = first_words(text[: self.config.most_characters], self.config.most_words)
+        too_many = next(islice(RUN.finditer(text), self.config.most_words * RUNS_OF_A_WORD, None), None)
+        return text if too_many is None else text[: too_many.start()]
+
+
+def first_words(text: str, words: int) -> str:
+    """The text up to its ``words``-th word."""
+    rest = text.split(maxsplit=words)
+    return text[: len(text) - len(rest[-1])] if len(rest) > words else text
 
 
 def get_service(request: Request) -> Service:

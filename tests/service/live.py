@@ -4,10 +4,10 @@ from contextlib import contextmanager
 from threading import Thread
 
 import httpx
-import uvicorn
 
 from rerank_plugin.serve import bind_socket
 from rerank_plugin.service.app import create_app
+from rerank_plugin.service.connections import server_of
 from rerank_plugin.service.settings import ServiceConfig
 
 
@@ -15,7 +15,7 @@ from rerank_plugin.service.settings import ServiceConfig
 def serving(config: ServiceConfig, **client):
     """A client of a service with this configuration on a free port; ``client.app`` is the service's application."""
     app = create_app(config)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False))
+    server = server_of(app)
     socket = bind_socket("127.0.0.1", 0)
     socket.listen()  # else a connection before the thread runs is refused
     thread = Thread(target=server.run, args=([socket],))

@@ -196,6 +196,6 @@ def test_a_click_that_cannot_be_logged_is_an_error(service, log):
 
 def test_without_a_log_there_is_no_route_for_clicks(index_folder):
     with serving(ServiceConfig({"small": str(index_folder)}, {"titles": "bm25-title"})) as client:
-        assert client.post("/v1/small/click", json=SENT).status_code == 405
+        assert client.post("/v1/small/click", json=SENT).status_code == 404
         assert not client.get("/v1/indexes").json()["clicks"]
         assert not any("click" in path for path in client.get("/openapi.json").json()["paths"])

@@ -1,6 +1,8 @@
 """Overload, deadlines, closed connections, slow and invalid requests, reloads and access, over real sockets."""
 
 import asyncio
+import gzip
+import json
 import shutil
 import socket
 import time
@@ -12,11 +14,13 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 
 SEARCH = "/v1/small/search"
+JSON = {"Content-Type": "application/json"}
 TOKEN = {"Authorization": "Bearer geheim"}
 
 
@@ -108,7 +112,7 @@ def test_a_closed_connection_cancels_its_query(index_folder):
         calls.clear()
         for n in range(3):
             with socket.create_connection([service.base_url.host, service.base_url.port]) as client:
-                client.sendall(f"GET {SEARCH}?query=gone{n}+cancer HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                client.sendall(f"GET {SEARCH}?query=gone{n}+cancer HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 wait_until(lambda: calls and len(scheduler.waiting) >= n)
         wait_until(lambda: scheduler.admitted_queries == 0)
         BlockingReranker.open.set()
@@ -120,7 +124,7 @@ def test_a_closed_connection_cancels_its_query(index_folder):
 def test_slow_and_idle_clients_delay_no_other_client(service):
     addresses = [service.base_url.host, service.base_url.port]
     idle = [socket.create_connection(addresses) for _ in range(100)]
-    idle[0].sendall(b"POST /rerank HTTP/1.1\r\nHost: a\r\nX-API-Key: geheim\r\nContent-Length: 100\r\n\r\n{")
+    idle[0].sendall(b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nX-API-Key: geheim\r\nContent-Length: 100\r\n\r\n{")
     assert service.get(SEARCH, params={"query": "cancer"}).status_code == 200
     idle[0].settimeout(10)
     assert idle[0].recv(100).startswith(b"HTTP/1.1 408")
@@ -159,6 +163,152 @@ def test_malformed_bodies_get_an_error(service, body):
     assert answer.status_code == 200 or answer.json()["error"]
 
 
+def test_gzip_bodies_are_unpacked_within_the_limit(service):
+    body = json.dumps({"query": "a", "texts": ["a text", "b"]}).encode()
+
+    def post(content, encoding="gzip"):
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        return service.post("/rerank", content=content, headers=headers)
+
+    assert post(gzip.compress(body)).json() == service.post("/rerank", content=body, headers=JSON).json()
+    assert len(post(gzip.compress(body)).json()) == 2
+    bomb = post(gzip.compress(b"x" * (1 << 24)))
+    assert bomb.status_code == 413 and "larger than 1 MB" in bomb.json()["error"]
+    for content, encoding, status in (
+        (body, "gzip", 400), (gzip.compress(body)[:-9], "gzip", 400), (b"", "gzip", 400), (body, "br", 415),
+        (body, "identity", 200),
+    ):  # fmt: skip
+        assert post(content, encoding).status_code == status, (content, encoding)
+
+
+def test_one_long_word_is_refused_before_it_is_tokenized(index_folder):
+    """15 MB of "1.1.1." are one word between spaces, and millions for the tokenizer."""
+    with serving(ServiceConfig({"small": str(index_folder)}, {"delta": "delta"}, deadline=60)) as service:
+        for text in ("1." * 7_500_000, "a-" * 40_000, "x" * 200_000, "1 " * 5001):
+            for body in ({"documents": [text]}, {"texts": ["b", text]}, {"documents": [{"title": text, "text": "b"}]}):
+                started = time.thread_time()
+                answer = service.post("/rerank", json={"query": "a", **body})
+                assert answer.status_code == 413 and "shorten it" in answer.json()["error"]
+                assert time.thread_time() - started < 5
+            assert service.get(SEARCH, params={"query": text[:60_000]}).status_code in (200, 400)
+            for cut in ({"texts": [text, "b"], "truncate": True}, {"documents": [text, "b"], "truncation": True}):
+                assert service.post("/rerank", json={"query": "a", **cut}).status_code == 200
+        answer = service.post("/rerank", json={"query": "a", "documents": ["a " * 9000], "max_tokens_per_doc": 100})
+        assert answer.json()["usage"]["total_tokens"] == 100
+        assert not state(service).scheduler.admitted_queries
+
+
+def test_work_past_its_deadline_stops_between_steps(index_folder, monkeypatch):
+    """The tokenizer of new words is asked for a step at a time: what nobody waits for any more ends there."""
+    steps, asked = [], TextIndex._add_pieces
+
+    def slow(self, new):
+        steps.append(len(new))
+        tokenize = self.tokenizer.tokenize_piece
+        monkeypatch.setattr(self.tokenizer, "tokenize_piece", lambda piece: time.sleep(1e-3) or tokenize(piece))
+        try:
+            asked(self, new)
+            steps.append("done")
+        finally:
+            monkeypatch.setattr(self.tokenizer, "tokenize_piece", tokenize)
+
+    config = ServiceConfig({"small": str(index_folder)}, {"delta": "delta"}, deadline=0.5)
+    with serving(config) as service:
+        monkeypatch.setattr(TextIndex, "_add_pieces", slow)
+        texts = [" ".join(f"w{n}x{m}" for n in range(2000)) for m in range(10)]
+        assert not service.post("/rerank", json={"query": "a", "documents": texts}).json()["reranked"]
+        monkeypatch.setattr(TextIndex, "_add_pieces", asked)
+        wait_until(lambda: not state(service).scheduler.running)
+        assert steps and "done" not in steps
+        later = service.post("/rerank", json={"query": "migraine", "documents": ["stroke", "migraine"]}).json()
+        assert later["reranked"] and later["results"][0]["index"] == 1
+
+
+def test_parallel_clients_of_a_rag_pipeline_are_all_served(index_folder):
+    texts = [
+        f"Passage {n}: aspirin lowers the risk of stroke in patients with migraine, trial {n}." for n in range(100)
+    ]
+    body = {"query": "aspirin and stroke", "documents": texts, "top_n": 5}
+    with serving(ServiceConfig({"small": str(index_folder)}, {"delta": "delta"}, deadline=60)) as service:
+        with ThreadPoolExecutor(32) as clients:
+            answers = list(clients.map(lambda _: service.post("/v2/rerank", json=body), range(64)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert all(answer.json()["reranked"] for answer in answers)
+        assert len({str(answer.json()["results"]) for answer in answers}) == 1
+
+
+def test_large_requests_fill_the_queue(service):
+    """A request of texts costs what its characters cost."""
+    body = {"query": "a", "texts": ["a text of some words " * 10] * 900}
+    with blocked_reranker(), ThreadPoolExecutor(8) as clients:
+        short = [clients.submit(service.post, "/rerank", json={"query": "a", "texts": ["b"]}) for _ in range(6)]
+        wait_until(lambda: state(service).scheduler.admitted_queries > 0.5)
+        large = [clients.submit(service.post, "/rerank", json=body) for _ in range(2)]
+        assert 429 not in {answer.result().status_code for answer in (*short, *large)}
+        assert state(service).scheduler.admitted_queries == 0
+
+
+def test_connections_without_complete_headers_are_bounded_in_time_and_number(index_folder):
+    config = ServiceConfig(
+        {"small": str(index_folder)}, {"titles": "bm25-title"}, header_seconds=0.4, most_unfinished=3
+    )  # fmt: skip
+    with serving(config) as service:
+        addresses = [service.base_url.host, service.base_url.port]
+        opened = []
+        for _ in range(5):
+            connection = socket.create_connection(addresses)
+            connection.settimeout(10)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            opened.append(connection)
+            time.sleep(0.02)
+        started = time.monotonic()
+        for connection in opened:
+            assert connection.recv(100).startswith(b"HTTP/1.1 408") and connection.recv(100) == b""
+            connection.close()
+        assert time.monotonic() - started < 8
+        assert service.get("/healthz").status_code == 200
+        with socket.create_connection(addresses) as kept:  # a second request, whose headers do not come
+            kept.settimeout(10)
+            kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert kept.recv(10_000).startswith(b"HTTP/1.1 200")
+            kept.sendall(b"GET /he")
+            assert kept.recv(100).startswith(b"HTTP/1.1 408") and kept.recv(100) == b""
+
+
+def test_reloads_that_are_asked_for_together_are_one(service, monkeypatch):
+    started, go, calls = Event(), Event(), []
+
+    def reload():
+        calls.append(1)
+        started.set()
+        go.wait(20)
+
+    monkeypatch.setattr(state(service).collections, "reload", reload)
+    asked = [state(service).reloads.ask()]
+    assert started.wait(10)
+    asked += [state(service).reloads.ask() for _ in range(9)]
+    go.set()
+    assert [future.result(10) for future in asked] == [None] * 10 and len(calls) == 2
+
+
+def test_the_end_of_the_service_gives_up_a_reload(index_folder, monkeypatch):
+    config = ServiceConfig({"small": str(index_folder)}, {"titles": "bm25-title", "texts": "bm25-text"})
+    inside, loaded, load = Event(), [], ServedIndex._warm
+    with serving(config) as service:
+        reloads = state(service).reloads
+
+        def slow(self):
+            loaded.append(self)
+            inside.set()
+            wait_until(lambda: reloads.abandoned)
+            load(self)
+
+        monkeypatch.setattr(ServedIndex, "_warm", slow)
+        asked = [reloads.ask() for _ in range(3)]
+        assert inside.wait(10)
+    assert len(loaded) == 1 and all(isinstance(future.result(0), rp.InputError) for future in asked[:1])
+
+
 def test_an_internal_error_shows_no_traceback(service, monkeypatch):
     def broken(*_):
         raise RuntimeError("/a/path/of/the/machine")
@@ -176,8 +326,11 @@ def test_the_token_guards_all_but_the_pages(service):
     for path, methods in paths.items():
         for method in methods:
             status = service.request(method, path, headers=without).status_code
-            assert (status == 401) == (path not in ("/healthz", "/readyz")), path
+            assert (status == 401) == (path not in ("/health", "/healthz", "/readyz")), path
     assert service.post("/mcp", headers=without).status_code == 401
+    for path in ("//v1/indexes", "/v1//indexes", "/v1/indexes/", "//metrics", "/info/"):
+        refused = service.get(f"{service.base_url}".rstrip("/") + path, headers=without)
+        assert refused.status_code == 401 and refused.headers["www-authenticate"].startswith("Bearer"), path
     wrong = {"Authorization": "Bearer falsch"}
     assert service.get("/v1/indexes", headers=wrong).status_code == 401
     assert service.get("/v1/indexes", headers={**without, "X-API-Key": "geheim"}).status_code == 200
@@ -198,8 +351,8 @@ def test_response_headers(service):
 def test_the_pages_load_from_no_other_host(service):
     page = service.get("/docs/").text
     assert "http" not in page
-    for path in ("/docs/start.js", "/docs/swagger/swagger-ui-bundle.js", "/docs/swagger/swagger-ui.css"):
-        assert path in page and service.get(path).status_code == 200
+    for path in ("start.js", "swagger/swagger-ui-bundle.js", "swagger/swagger-ui.css"):
+        assert f'"{path}"' in page and service.get(f"/docs/{path}").status_code == 200
 
 
 def test_indexes_in_use_are_closed_after_their_use(service, monkeypatch):
