@@ -32,7 +32,10 @@ SHOWN_LENGTH = 300  # characters of a hit's text, by default
 
 Filters = Annotated[str | list[str] | None, Field(description="Like year:2015-2020 or type:Review; one or several.")]
 Id = Annotated[str | int, Field(description="Id of a document.")]
-Fields = Annotated[str, Field(description="Fields of documents to return, separated by commas; * for all.")]
+Fields = Annotated[
+    str | None,
+    Field(description="Fields of documents to return, separated by commas; * for all. By default those to read."),
+]
 
 
 class ShortHit(BaseModel):
@@ -106,18 +109,20 @@ def mcp_server(service: Service) -> MCPServer:
         filter: Filters = None,
         reranker: str | None = None,
         first_stage: str | None = None,
-        fields: Fields = SHOWN_FIELDS,
+        fields: Fields = None,
         max_doc_length: int = SHOWN_LENGTH,
     ) -> Annotated[CallToolResult, ShortAnswer]:
         """Search an index (by default the first) with plain words; get_document returns a document whole."""
         with admitted() as snapshot:
             parameters = SearchParameters(
                 query=[query], hits=hits, filter=_listed(filter), reranker=reranker, first_stage=first_stage,
-                fields=_fields(fields), max_doc_length=max_doc_length,
+                fields=_fields(fields or SHOWN_FIELDS),
+                max_doc_length=max_doc_length,
             )  # fmt: skip
             (found,) = await search_api.search(service, snapshot.index(index), parameters)
             candidates = [
-                ShortHit(docid=hit.docid, rank=hit.rank, score=hit.score, doc=hit.doc) for hit in found.candidates
+                ShortHit(docid=hit.docid, rank=hit.rank, score=hit.score, doc=_once(hit.doc, fields))
+                for hit in found.candidates
             ]
             return _compact(
                 ShortAnswer(
@@ -133,12 +138,13 @@ def mcp_server(service: Service) -> MCPServer:
 
     @server.tool()
     async def get_document(
-        docid: Id, index: str | None = None, fields: Fields = "*", max_doc_length: int | None = None
+        docid: Id, index: str | None = None, fields: Fields = None, max_doc_length: int | None = None
     ) -> Annotated[CallToolResult, DocumentAnswer]:
         """A document by its id, whole unless fields or max_doc_length say otherwise."""
         with admitted() as snapshot:
             form = DocumentForm(fields=_fields(fields), max_doc_length=max_doc_length)
-            return _compact(await search_api.get_document(service, snapshot.index(index), str(docid), form))
+            answer = await search_api.get_document(service, snapshot.index(index), str(docid), form)
+            return _compact(answer.model_copy(update={"doc": _once(answer.doc, fields)}))
 
     @server.tool()
     async def rerank(
@@ -174,8 +180,15 @@ def _compact(answer: BaseModel) -> CallToolResult:
     )
 
 
-def _fields(names: str) -> str | None:
-    return None if names.strip() == "*" else names
+def _fields(names: str | None) -> str | None:
+    return None if names is None or names.strip() == "*" else names
+
+
+def _once(document: dict[str, Any], fields: str | None) -> dict[str, Any]:
+    """The fields of a document; unless fields are asked for, without the contents that repeat title and abstract."""
+    if fields is not None or "abstract" not in document:
+        return document
+    return {name: value for name, value in document.items() if name != "contents"}
 
 
 def _listed(filters: str | list[str] | None) -> list[str]:

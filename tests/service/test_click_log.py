@@ -12,8 +12,9 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks import logs as click_logs
 from rerank_plugin.clicks.logs import Counts
-from rerank_plugin.service.click_log import HEADER, Click, ClickLog
+from rerank_plugin.service.click_log import HEADER, Click, ClickLog, ClickTooLargeError
 from rerank_plugin.service.settings import ServiceConfig
+from tests.processes import run
 from tests.service.live import serving
 
 MEGABYTE = 1 << 20
@@ -126,6 +127,47 @@ def test_a_full_disk_leaves_no_partial_click(path):
     assert [line[1] for line in values(path)] == [*"abcdef"]
 
 
+KILLED = """if True:
+    import os, signal, sys
+    from rerank_plugin.service import click_log
+
+    class Killed(click_log.FileIO):
+        def write(self, part):
+            super().write(part[: int(sys.argv[2])])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    log = click_log.ClickLog(sys.argv[1], 1 << 20)
+    log.append(click_log.Click("sample", "first", ("a", "b"), "b", 2, "s", None))
+    descriptor, place = os.dup(log.file.fileno()), log.file.tell()
+    log.file = Killed(descriptor, "r+b")
+    log.file.seek(place)
+    log.append(click_log.Click("sample", "sécond", ("a", "b", "c"), "b", 2, "s", None))
+"""
+
+
+@pytest.mark.parametrize("written", [0, 1, 10, 70, 100, 10_000])
+def test_a_click_is_whole_or_absent_after_a_kill(path, written):
+    """Killed after so many bytes of its lines, of which some are whole."""
+    run("-c", KILLED, path, written, status=-signal.SIGKILL)
+    left = path.read_bytes()
+    log = ClickLog(path, MEGABYTE)
+    assert [line[:2] for line in values(path)] == [["first", "a"], ["first", "b"]]
+    assert left.startswith(path.read_bytes())
+    log.append(click("de", "e"))
+    assert [line[1] for line in values(path)] == ["a", "b", "d", "e"] and b"\0" not in path.read_bytes()
+
+
+def test_a_click_that_is_too_large_is_refused_before_it_is_written(path):
+    log = ClickLog(path, MEGABYTE)
+    shown = tuple(str(n) for n in range(154))
+    with pytest.raises(ClickTooLargeError):
+        log.append(click(shown, "7", query="é" * 4000))
+    assert path.read_bytes() == HEADER
+    log.append(click(shown, "7", query="a" * 4000))
+    log.append(click(shown, "8", query="b" * 4000))
+    assert path.stat().st_size <= MEGABYTE and (path.parent / "clicks.1.tsv").stat().st_size <= MEGABYTE
+
+
 # ---- over HTTP ----
 
 
@@ -154,6 +196,7 @@ def test_clicks_are_logged_over_http(service, log):
         ({"query": " \n"}, 422, "query"),
         ({"query": "a " * 5001}, 422, "query"),
         ({"query": "\ud800"}, 422, "query"),
+        ({"query": "é" * 5001}, 422, "query"),
         ({"query": ["a"]}, 422, "query"),
         ({"clicked": "\ud800"}, 422, "clicked"),
         ({"shown": ["1", "B", "\ud800"]}, 422, "shown"),

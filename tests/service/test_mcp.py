@@ -1,12 +1,16 @@
 """The tools, used by the real client of the Model Context Protocol: over HTTP, and over stdio with the command."""
 
 import asyncio
+import json
 import sys
 
 import pytest
 from mcp import Client, StdioServerParameters
 
+import rerank_plugin as rp
+from rerank_plugin.service.settings import ServiceConfig
 from tests.processes import environment
+from tests.service.live import serving
 
 TOOLS = ["explain", "get_document", "list_indexes", "rerank", "search"]
 
@@ -38,6 +42,57 @@ async def use(client):
     ):
         result = await client.call_tool(tool, arguments)
         assert result.is_error and message in result.content[0].text
+
+
+async def use_loosely(client):
+    """Arguments as language models write them, and answers that are short."""
+    for docid in (7, "7"):
+        assert (await call(client, "get_document", docid=docid))["docid"] == "7"
+    reason = await call(client, "explain", query="aspirin", docid=7)
+    assert reason["docid"] == "7"
+    whole = await call(client, "get_document", docid="MED-1")
+    shown = await call(client, "search", query="statins", hits=1, fields="title, id", max_doc_length=3)
+    assert [*shown["candidates"][0]["doc"]] == ["title", "id"]
+    cut = await call(client, "search", query="statins", hits=1, fields="*", max_doc_length=3)
+    assert len(cut["candidates"][0]["doc"]["abstract"]) == 3 and whole["doc"]["abstract"].startswith("Statins lower")
+    ranked = await call(client, "rerank", query="aspirin", documents=[{"text": "cats"}, {"title": "aspirin"}])
+    assert [result["index"] for result in ranked["results"]] == [1, 0]
+    result = await client.call_tool("search", {"query": "cancer", "hits": 10})
+    text = result.content[0].text
+    assert json.loads(text) == result.structured_content
+    read = sum(
+        len(hit["doc"].get(name) or "") for hit in json.loads(text)["candidates"] for name in ("title", "abstract")
+    )
+    assert len(text) < read + 150 * len(json.loads(text)["candidates"]) + 300
+
+
+def test_arguments_of_language_models(service):
+    async def session():
+        async with Client(f"{service.base_url}/mcp".replace("//mcp", "/mcp")) as client:
+            await use_loosely(client)
+
+    asyncio.run(session())
+
+
+def test_long_documents_are_cut(tmp_path):
+    """Ten hits of long abstracts and of many fields."""
+    metadata = {"date": "2016-05", "journal": "Headache", "mesh": ["Migraine"] * 30, "authors": ["Name A"] * 30}
+    text = "Migraine in women. " * 100
+    rp.build_index([rp.Document(str(n), f"Migraine {n}", text, metadata) for n in range(20)], tmp_path / "index")
+
+    async def session(address):
+        async with Client(address) as client:
+            found = await client.call_tool("search", {"query": "migraine"})
+            for years, count in (("year:2016", 10), (["year:2015-2016"], 10), ("year:2015", 0)):
+                filtered = await call(client, "search", query="migraine", filter=years)
+                assert len(filtered["candidates"]) == count
+            whole = await client.call_tool("get_document", {"docid": "3"})
+            return found.content[0].text, whole.structured_content
+
+    with serving(ServiceConfig({"long": str(tmp_path / "index")}, {"titles": "bm25-title"})) as client:
+        found, whole = asyncio.run(session(f"{client.base_url}/mcp".replace("//mcp", "/mcp")))
+    assert len(json.loads(found)["candidates"]) == 10 and len(found) < 10 * (300 + 250)
+    assert whole["doc"]["abstract"].strip() == text.strip() and len(whole["doc"]["mesh"]) == 30
 
 
 def test_over_http(service):

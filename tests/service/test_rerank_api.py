@@ -75,6 +75,78 @@ def test_both_formats_agree_at_every_path(service, order, path):
     assert answer["reranked"] and answer["usage"]["total_tokens"] == sum(len(text.split()) for text in TEXTS)
 
 
+def test_voyage_and_infinity(service, url, order):
+    """LiteLLM reads Voyage's ``data``; Infinity's documents are texts."""
+    for top_n in (5, None):
+        answer = litellm.rerank(
+            model="voyage/delta", query=QUERY, documents=TEXTS, top_n=top_n, api_base=url, api_key="token",
+            return_documents=True,
+        )  # fmt: skip
+        assert places(answer.results) == order[:top_n]
+        assert [result["document"]["text"] for result in answer.results] == [TEXTS[at] for at in order[:top_n]]
+    voyage = post(service, "/v1/rerank", query=QUERY, documents=TEXTS, model="delta", top_k=2, truncation=True)
+    assert voyage["object"] == "list" and places(voyage["data"]) == order[:2] == places(voyage["results"])
+    assert "document" not in voyage["data"][0] and voyage["usage"]["total_tokens"] > 0
+    sent = {"raw_scores": False, "return_documents": True, "top_n": 3, "model": "default/not-specified"}
+    infinity = post(service, "/rerank", query=QUERY, documents=TEXTS, **sent)
+    assert infinity["object"] == "rerank" and infinity["created"] > 10**9 and infinity["model"] == "delta"
+    assert [result["document"] for result in infinity["results"]] == [TEXTS[at] for at in order[:3]]
+    raw = post(service, "/rerank", query=QUERY, documents=TEXTS, **sent | {"raw_scores": True})
+    ranked = rp.Reranker.load("delta").rerank(QUERY, TEXTS)
+    assert [result["relevance_score"] for result in raw["results"]] == [text.score for text in ranked[:3]]
+    assert "object" in infinity and post(service, "/rerank", query=QUERY, documents=TEXTS, top_k=2, top_n=1)["results"]
+
+
+DOCUMENT = {
+    "id": 7, "url": "https://example.org/7", "title": None, "abstract": "Statins lower cholesterol.", "year": None,
+    "tags": ["a", {"b": None}],
+}  # fmt: skip
+
+
+def test_documents_come_back_whole(service, url):
+    documents = [DOCUMENT, {"contents": "Cats.", "id": "x"}, "statins"]
+    answer = post(service, query=QUERY, documents=documents)
+    found = {result["index"]: result["document"] for result in answer["results"]}
+    assert found == {
+        0: {**DOCUMENT, "text": "Statins lower cholesterol."},
+        1: {"contents": "Cats.", "id": "x", "text": "Cats."},
+        2: {"text": "statins"},
+    }
+    texts = ["Statins lower cholesterol.", "Cats.", "statins"]
+    assert places(answer["results"]) == places(post(service, query=QUERY, texts=texts))
+    client = cohere.Client("token", base_url=url)
+    results = client.rerank(query=QUERY, documents=documents[:2], return_documents=True).results
+    assert results[0].document.text == "Statins lower cholesterol." and results[0].document.url == DOCUMENT["url"]
+
+
+def test_metadata_that_is_no_text_refuses_no_list(service):
+    """NaN, as Python's clients write it, is null in an answer."""
+    body = '{"query": "statins", "documents": [{"title": NaN, "text": "statins"}, {"text": null, "title": ["a"]}, "b"]}'
+    answer = service.post("/rerank", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 200, answer.text
+    best = answer.json()["results"][0]
+    assert best["index"] == 0 and best["document"] == {"title": None, "text": "statins"}
+    assert sorted(places(answer.json()["results"])) == [0, 1, 2]
+
+
+def test_rank_fields_choose_what_is_read(service, url):
+    documents = [{"title": "cats", "body": "statins", "note": 5}, {"title": "statins", "body": "cats"}]
+    for fields, best in ((["body"], 0), (["title"], 1), (["note", "body"], 0)):
+        answer = post(service, query="statins", documents=documents, rank_fields=fields)
+        assert answer["results"][0]["index"] == best, fields
+    client = cohere.Client("token", base_url=url)
+    assert client.rerank(query="statins", documents=documents, rank_fields=["body"]).results[0].index == 0
+
+
+def test_errors_are_where_clients_look_for_them(service, url):
+    """LlamaIndex's and Haystack's clients of Jina raise ``detail``, Cohere's ``message``."""
+    body = service.post("/v1/rerank", json={"query": "a", "documents": []}).json()
+    assert "results" not in body and body["detail"] == body["message"] == body["error"]
+    with pytest.raises(cohere.errors.BadRequestError) as refused:
+        cohere.ClientV2("token", base_url=url).rerank(model="delta", query="a", documents=[])
+    assert refused.value.body["message"] == body["error"]
+
+
 def test_raw_scores_are_model_scores_and_relevance_keeps_their_order(service):
     raw = post(service, query=QUERY, texts=TEXTS, raw_scores=True)
     ranked = rp.Reranker.load("delta").rerank(QUERY, TEXTS)
@@ -132,6 +204,12 @@ def test_500_documents_of_250_words(service):
         ({"query": 1, "documents": ["a"]}, 422, "query"),
         ({"query": "a", "documents": "a"}, 422, "documents"),
         ({"query": "a", "documents": [1]}, 422, "documents.0"),
+        ({"query": "a", "documents": ["b", {"id": 1}]}, 422, "documents.1"),
+        ({"query": "a", "documents": ["b", {"text": 3}]}, 422, "documents.1"),
+        ({"query": "a", "documents": ["b", {"text": "c"}], "rank_fields": ["d"]}, 422, "documents.1"),
+        ({"query": "a", "documents": ["a"], "top_k": 0}, 422, "top_k"),
+        ({"query": "a", "documents": ["a" * 100_001]}, 413, "documents"),
+        ({"query": "a" * 100_001, "documents": ["a"]}, 413, "query"),
         ({"query": "a", "documents": ["a"], "top_n": 0}, 422, "top_n"),
         ({"query": "a", "documents": ["a"], "model": "x"}, 404, "model"),
         ({"query": "a", "documents": []}, 400, "documents"),

@@ -9,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from socket import create_server
+from socket import AF_INET6, create_server
 
 import httpx
 import pytest
@@ -87,11 +87,23 @@ def test_signals_reload_and_stop_without_failing_a_request(index_folder):
             time.sleep(0.02)
         else:
             pytest.fail("the service was not reloaded")
+        for _ in range(20):  # reloads that the end gives up
+            process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=30)
     assert process.returncode == 0 and "Traceback" not in log
     for line in ("index a: opening ", "index a: warming bm25, ", "index a: warming bm25-title", "ready: "):
         assert f"\n{line}" in f"\n{log}"
+
+
+def test_an_address_of_ip_version_6(index_folder):
+    try:
+        create_server(("::1", 0), family=AF_INET6).close()
+    except OSError:
+        pytest.skip("needs the loopback address of IPv6")
+    with server("--host", "[::1]", "--index", f"a={index_folder}", "--reranker", "bm25-title") as (_, address):
+        assert address.startswith("http://[::1]:")
+        assert httpx.get(f"{address}/v1/indexes").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -100,6 +112,7 @@ def test_signals_reload_and_stop_without_failing_a_request(index_folder):
         (("--index", "nowhere"), "no index at nowhere"),
         (("--index", "a=x", "--index", "a=y"), "'a'"),
         (("--queue", "0"), "queue is 0"),
+        (("--public-name", "https://a.org"), "'https://a.org' must be a name without scheme"),
         (("--token-file", "nowhere"), "nowhere"),
         (("--index", "i", "--click-log", "l.gz"), "leave out .gz"),
         (("--mcp", "--click-log", "l"), "leave one of them out"),
