@@ -15,9 +15,10 @@ log = logging.getLogger(__name__)
 DESCRIPTION = """\
 Measure TREC run files against judgments. Every judged query counts: a query that a run lacks scores 0.
 
-Measures are those of ir-measures (nDCG@10, AP, P@5, R@500, RR@10, AP(rel=2), ...) and the papers' names:
-NDCG.20 has gain 2^rel - 1 (nDCG@20 has gain rel), Prec.5 is P@5, MAP is AP. The scale of ERR@k ends at the
-highest grade in the judgments, or at --highest-grade."""
+Measures are those of ir-measures (nDCG@10, AP, P@5, R@500, RR@10, AP(rel=2), ...), also by trec_eval's names
+(ndcg_cut_10, map, P_5, recall_500, recip_rank), and the papers' names: NDCG.20 has gain 2^rel - 1 (nDCG@20
+has gain rel), Prec.5 is P@5, MAP is AP. ERR@k takes the highest grade in the judgments as the top of the
+scale, or --highest-grade."""
 EXAMPLE = """\
 example:
   rerank-plugin evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run

@@ -73,6 +73,7 @@ def test_results_go_to_stdout_and_reports_to_stderr(folder):
         ("qrels good.run ./good.run", "./good.run: is given twice"),
         ("qrels broken.run", "broken.run:2: "),
         ("qrels strange.run", "strange.run: none of its 1 queries"),
+        ("qrels prefixed.run", "prefixed.run: none of its documents (PMID:a, ...) is judged ("),
         ("broken.run good.run", "broken.run"),
         ("qrels good.run --output qrels/report", "qrels/report: cannot be written"),
     ],
@@ -80,6 +81,7 @@ def test_results_go_to_stdout_and_reports_to_stderr(folder):
 def test_bad_input_is_one_line_and_status_2(folder, arguments, culprit, capsys):
     (folder / "broken.run").write_text("q1 Q0 a 1 9 t\nq1 Q0 b 2 nan t\n")
     (folder / "strange.run").write_text("77 Q0 a 1 9 t\n")
+    (folder / "prefixed.run").write_text("q1 Q0 PMID:a 1 9 t\n")
     with pytest.raises(SystemExit) as caught:
         commandline.run(main, ["--qrels", *arguments.split()])
     out, err = capsys.readouterr()

@@ -42,7 +42,7 @@ def evaluate(
         highest: see `Evaluator`.
 
     Raises:
-        InputError: an unknown measure or baseline, or a run without any judged query.
+        InputError: an unknown measure, or a run that has queries or documents, but none of the judged ones.
     """
     if baseline is not None and baseline not in runs:
         raise InputError(f"the baseline {baseline} is not among the runs: {', '.join(runs)}")
@@ -59,6 +59,7 @@ def evaluate(
                 f"{name}: none of its {len(run)} queries ({unjudged[name][0]}, ...) is judged "
                 f"({evaluator.queries[0]}, ...): run and judgments belong to different queries"
             )
+        _check_documents(name, run, evaluator.judgments)
         values[name] = evaluator.values(run)
     return Evaluation(
         queries=evaluator.queries,
@@ -73,3 +74,18 @@ def evaluate(
         if agreements and baseline is not None
         else {},
     )
+
+
+def _check_documents(name: str, run: Mapping[str, RankedList], judgments: Judgments) -> None:
+    """An `InputError` if no document of a run is judged for any query: the ids are then of another collection."""
+    judged = {document for of_query in judgments.values() for document in of_query}
+    first = None
+    for ranking in run.values():
+        if not judged.isdisjoint(ranking.doc_ids):
+            return
+        first = first or next(iter(ranking.doc_ids), None)
+    if first is not None:
+        raise InputError(
+            f"{name}: none of its documents ({first}, ...) is judged ({next(iter(judged))}, ...): run and judgments "
+            "name documents differently, or belong to different collections"
+        )

@@ -34,7 +34,8 @@ def evaluate_runs(
             ``{query id: {document id: grade}}``; ids may be whole numbers, and grades numbers of numpy or texts.
         runs: by name, the path of a run file or the result of `read_run` or `rank_many`; or a list of paths, which
             serve as names.
-        measures: names of ir-measures (``nDCG@10``, ``AP``, ``RR@10``) and of the papers (``NDCG.20``, ``Prec.5``).
+        measures: names of ir-measures (``nDCG@10``, ``AP``, ``RR@10``), of trec_eval (``ndcg_cut_10``, ``map``) and of
+            the papers (``NDCG.20``, ``Prec.5``).
         baseline: name of the run to compare the others with, by a two-tailed paired t-test with Bonferroni correction.
         alpha: the level of significance, which is only reported.
         per_query: whether to add the values of each query.
@@ -46,7 +47,7 @@ def evaluate_runs(
 
     Raises:
         InputError: a file cannot be read, an id or a grade is of another type, a measure or the baseline is unknown, or
-            no query of a run is judged.
+            no query or no document of a run is judged.
     """
     if isinstance(measures, str):
         raise InputError(f"measures are a list of names: give ['{measures}']")

@@ -1,4 +1,4 @@
-"""Names of measures: those of ir-measures, and the names that the papers use for them."""
+"""Names of measures: those of ir-measures, of trec_eval, and the names that the papers use for them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ if TYPE_CHECKING:
     import ir_measures
 
 DEFAULTS = ("nDCG@10", "nDCG@20", "NDCG.20", "AP", "P@5", "R@500")
-EXAMPLES = "nDCG@10, NDCG.20, AP, P@5, Prec.5, R@500, RR@10, ERR@20, AP(rel=2)"
+EXAMPLES = "nDCG@10, ndcg_cut_10, NDCG.20, AP, map, P@5, Prec.5, R@500, RR@10, ERR@20, AP(rel=2)"
 
 # [D18] 4.4 writes NDCG.20 (gain 2^rel - 1; nDCG@20 has gain rel) and Prec.5.
 PAPER_NAMES = ((r"NDCG\.(\d+)", "nDCG(dcg='exp-log2')@{}"), (r"Prec\.(\d+)", "P@{}"))
+
+# trec_eval's names (ndcg_cut_10, also ndcg_cut.10, map, recip_rank), as far as ir-measures has the measures.
+TREC_NAMES = re.compile(
+    r"(?:ndcg|map|recip_rank|Rprec|bpref|infAP|num_(?:q|ret|rel|rel_ret)|set_(?:P|recall|F|map|relative_P)"
+    r"|(?:ndcg_cut|map_cut|P|recall|success|iprec_at_recall|set_F)[._][\d.]+)"
+)
 
 # trec_eval keeps counts per grade, and its nDCG takes time quadratic in the highest one: 10,000 is still instant.
 HIGHEST_GRADE = 10_000
@@ -35,7 +41,10 @@ def parse(name: str) -> ir_measures.Measure:
         if match := re.fullmatch(pattern, name):
             standard_name = template.format(int(match[1]))
     try:
-        measure = ir_measures.parse_measure(standard_name)
+        if TREC_NAMES.fullmatch(name):
+            (measure,) = ir_measures.parse_trec_measure(name)
+        else:
+            measure = ir_measures.parse_measure(standard_name)
         measure.validate_params()
     except Exception as error:  # of many kinds, TypeError and AssertionError among them
         detail = f" ({error})" if isinstance(error, AssertionError) else ""

@@ -16,6 +16,19 @@ def test_the_papers_names():
     assert parse("ERR@7") == ir_measures.ERR @ 7
 
 
+@pytest.mark.parametrize(
+    "name, measure",
+    [
+        ("ndcg_cut_10", "nDCG@10"), ("ndcg_cut.10", "nDCG@10"), ("ndcg", "nDCG"), ("map", "AP"), ("map_cut_9", "AP@9"),
+        ("recip_rank", "RR"), ("P_5", "P@5"), ("P.5", "P@5"), ("recall_1000", "R@1000"), ("success_1", "Success@1"),
+        ("bpref", "Bpref"), ("Rprec", "Rprec"), ("num_rel_ret", "NumRet(rel=1)"), ("num_q", "NumQ"),
+        ("iprec_at_recall_0.10", "IPrec@0.1"), ("set_recall", "SetR"), ("set_F", "SetF"), ("infAP", "infAP"),
+    ],
+)  # fmt: skip
+def test_trec_evals_names(name, measure):
+    assert parse(name) == parse(measure)
+
+
 @pytest.mark.parametrize("name", [*DEFAULTS, *EVERY_MEASURE])
 def test_known(name):
     assert parse(name).NAME
@@ -26,6 +39,7 @@ def test_known(name):
     [
         "", "nDGC@10", "ndcg@10", "P", "R", "nDCG@ten", "nDCG@1.5", "P@5@6", "P(5)", "P(cut=5)",
         "a b", "AP; AP", "NDCG.", "NDCG.x",
+        "ndcg_cut", "ndcg_cut_", "ndcg_cut_5,10", "ndcg_cut_0", "P_x", "recip_rank_10", "gm_map", "official",
         "P@0", "NDCG.0", "Prec.0", "ERR@0", "RR@0", "RR@-1", "nDCG(cutoff=0)", "AP(rel=0)", "RR(rel=0)@3",
         "nDCG(gains={1:2.5})@5", "nDCG(gains={1:100000})@5", "nDCG(gains=3)@5",
         "nDCG(dcg='exp-log2',gains={1:2})@5",

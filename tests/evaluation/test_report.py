@@ -123,4 +123,9 @@ def test_invalid_runs_and_baselines():
         evaluate(JUDGMENTS, {"a": FIRST}, ["AP"], "x")
     with pytest.raises(InputError, match=r"a: none of its 1 queries \(101, ...\) is judged \(q0, ...\)"):
         evaluate(JUDGMENTS, {"a": {"101": ranked("a")}}, ["AP"])
-    assert evaluate(JUDGMENTS, {"a": {}}, ["AP"]).summaries == {"a": {"AP": 0.0}}  # a search without hits
+    named_otherwise = {query: ranked(*(f"PMID:{id}" for id in run.doc_ids)) for query, run in FIRST.items()}
+    with pytest.raises(InputError, match=r"b: none of its documents \(PMID:\w+, ...\) is judged \(\w+, ...\): run and"):
+        evaluate(JUDGMENTS, {"a": FIRST, "b": named_otherwise}, ["AP"])
+    nothing_found = {query: ranked() for query in FIRST}
+    for run in ({}, nothing_found):
+        assert evaluate(JUDGMENTS, {"a": run}, ["AP"]).summaries == {"a": {"AP": 0.0}}
