@@ -66,7 +66,7 @@ def arguments() -> commandline.Parser:
 
     add = parsers["words"].add_argument
     add("--corpus", action="append", help=f"corpus to train on: {accepted(CORPUS)}; may be repeated")
-    add("--import", dest="imported", type=Path, help="word2vec file to import instead of training")
+    add("--import", dest="imported", type=Path, help="word2vec or GloVe file to import instead of training")
     group = parsers["words"].add_argument_group("words and training")
     group.add_argument("--binary", action="store_true", help="read the imported file in word2vec's binary format")
     stem = "stemmer of the words, for an index with the same --stem (default: none)"

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +19,17 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted, scratch_folder
+from rerank_plugin.files.text_files import DAMAGED, byte_lines
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_with
-from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
 INT8 = 127  # the largest 8-bit number
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
+WHITE = " \t\r\n"  # of a line; other white space, such as U+00A0, may be a word of GloVe
+FIRST_LINES = 100  # by which the dimension of a file without a header is told
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
 REFERENCE = "vectors_of"  # key of the settings: another folder, which holds the vectors
 WORD_VECTORS = FolderKind(
@@ -117,7 +121,7 @@ def _with_unknown(words: list[str], vectors: np.ndarray, seed: int, tokenizer: T
 
 
 def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = PLAIN) -> WordVectors:
-    """Read vectors in the word2vec text or binary format.
+    """Read vectors in the text format of word2vec or GloVe, or in word2vec's binary format.
 
     Words are tokenized. Of several spellings of one token the first (in word2vec files the most frequent) is kept;
     words of several tokens are left out.
@@ -125,28 +129,76 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
     Raises:
         InputError: the file cannot be read in that format.
     """
-    with naming_extras("the format of word2vec"):
-        from gensim.models import KeyedVectors
-
-    try:
-        loaded = KeyedVectors.load_word2vec_format(str(path), binary=binary, unicode_errors="replace")
-    except (OSError, ValueError, EOFError, UnicodeDecodeError) as error:
-        kind = "binary" if binary else "text"
-        raise InputError(f"{path} cannot be read as word2vec {kind}: {error}") from None
+    names, vectors = _binary_vectors(path) if binary else _text_vectors(path)
     rows: dict[str, int] = {}
-    for row, word in enumerate(loaded.index_to_key):
-        if word == SENTENCE_END:
+    for row, word in enumerate(names):
+        if word in (SENTENCE_END, UNKNOWN):
             continue
         tokens = [word] if word in NUMERIC_CLASSES else tokenizer.tokenize(word)
         if len(tokens) == 1:
             rows.setdefault(tokens[0], row)
     if not rows:
         raise InputError(f"{path} holds no word that is one token: check its format and encoding")
-    log.info("kept %d of %d words", len(rows), len(loaded.index_to_key))
-    matrix = loaded.vectors[list(rows.values())]
+    log.info("kept %d of %d words", len(rows), len(names))
+    matrix = vectors[list(rows.values())]
     if not np.isfinite(matrix).all():
         raise InputError(f"{path} holds vectors that are not finite: remove them, or train again")
     return _with_unknown(list(rows), matrix, seed, tokenizer)
+
+
+def _binary_vectors(path: Path) -> tuple[list[str], np.ndarray]:
+    """The n words and vectors, float32 [n, D], of a file in word2vec's binary format."""
+    with naming_extras("the format of word2vec"):
+        from gensim.models import KeyedVectors
+
+    try:
+        loaded = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
+    except (OSError, ValueError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as word2vec binary: {error}") from None
+    return loaded.index_to_key, loaded.vectors
+
+
+def _text_vectors(path: Path) -> tuple[list[str], np.ndarray]:
+    """The n words and vectors, float32 [n, D], of a text file: a word, which may hold spaces, and D numbers a line.
+
+    word2vec writes n and D in the first line, GloVe does not.
+    """
+    try:
+        decoded = (line.decode("utf-8", "replace").rstrip(WHITE) for line in byte_lines(path))
+        rows = ((number, _fields(line)) for number, line in enumerate(decoded, 1) if line)
+        start = list(islice(rows, FIRST_LINES))
+        expected = None
+        if start and len(header := start[0][1]) == 2 and all(part.isdigit() for part in header):
+            (expected, dimension), start = map(int, header), start[1:]
+        else:
+            dimension = min((_numbers_at_end(fields) for _, fields in start), default=0)
+        words, vectors = [], []
+        for number, fields in chain(start, rows):
+            if not 0 < dimension <= len(fields):
+                raise ValueError(f"line {number}: expected a word and as many numbers as in the other lines")
+            words.append(" ".join(fields[:-dimension]))
+            vectors.append(np.array(fields[-dimension:], np.float32))
+        if not words or len(words) != (expected or len(words)):
+            raise ValueError(f"it holds {len(words)} vectors" + (f", its header says {expected}" if expected else ""))
+    except (OSError, ValueError, *DAMAGED) as error:
+        raise InputError(f"{path} cannot be read as word2vec text, nor as GloVe's: {error}") from None
+    return words, np.stack(vectors)
+
+
+def _fields(line: str) -> list[str]:
+    return [part for part in line.replace("\t", " ").split(" ") if part]
+
+
+def _numbers_at_end(fields: list[str]) -> int:
+    """The number of numbers after the last part of a line that is none, or after its first part."""
+    count = 0
+    for part in reversed(fields[1:]):
+        try:
+            float(part)
+        except ValueError:
+            break
+        count += 1
+    return count
 
 
 def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
