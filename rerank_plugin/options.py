@@ -92,7 +92,28 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.parsed = set()
-        return super().parse_known_args(args, namespace)
+        return super().parse_known_args(self._texts_joined(sys.argv[1:] if args is None else args), namespace)
+
+    def _texts_joined(self, args: Sequence[str]) -> list[str]:
+        """The arguments; a text that begins with a hyphen, as in ``--query -omics``, is joined to its option.
+
+        argparse would take it for an option of its own, unless it holds a space.
+        """
+        joined: list[str] = []
+        for argument in args:
+            option = self._option_string_actions.get(joined[-1]) if joined else None
+            takes_text = isinstance(option, StoreOnce) and option.nargs is None and option.type is option.choices is None
+            if takes_text and argument.startswith("-") and argument != "--" and not self._is_option(argument):
+                joined[-1] = f"{joined[-1]}={argument}"
+            else:
+                joined.append(argument)
+        return joined
+
+    def _is_option(self, argument: str) -> bool:
+        """Whether an argument names an option, which may be abbreviated."""
+        name = argument.partition("=")[0]
+        known = self._option_string_actions
+        return name in known or name.startswith("--") and any(option.startswith(name) for option in known)
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match("unrecognized arguments: (--[a-z-]+)", message)

@@ -89,6 +89,28 @@ def test_what_is_given_twice_or_mistyped(capsys, command, line, fault):
     assert fault in text and text.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments, query",
+    [
+        (["--query", "-omics"], "-omics"),
+        (["--query=-omics"], "-omics"),
+        (["--query", "-seq", "--index", "x", "--show", "3"], "-seq"),
+        (["--query", "--unknown-word"], "--unknown-word"),
+        (["--query", "-1"], "-1"),
+        (["--query", "-omics of cells"], "-omics of cells"),
+    ],
+)
+def test_a_text_may_begin_with_a_hyphen(arguments, query):
+    from rerank_plugin import search
+
+    assert search.arguments().parse_args(arguments).query == query
+
+
+@pytest.mark.parametrize("following", ["--reranker delta", "--rerank delta", "--show=3", "-h", "--help-all", ""])
+def test_an_option_is_no_text(capsys, following):
+    assert "argument --query: expected one argument" in said(capsys, "search", "--query", *following.split(), status=2)
+
+
 def test_what_may_be_repeated(capsys):
     assert "no index at none" in said(
         capsys,
