@@ -102,8 +102,8 @@ class Parser(argparse.ArgumentParser):
         joined: list[str] = []
         for argument in args:
             option = self._option_string_actions.get(joined[-1]) if joined else None
-            takes_text = isinstance(option, StoreOnce) and option.nargs is None and option.type is option.choices is None
-            if takes_text and argument.startswith("-") and argument != "--" and not self._is_option(argument):
+            stores_text = isinstance(option, StoreOnce) and option.nargs is option.type is option.choices is None
+            if stores_text and argument.startswith("-") and argument != "--" and not self._is_option(argument):
                 joined[-1] = f"{joined[-1]}={argument}"
             else:
                 joined.append(argument)

@@ -7,6 +7,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
+from rerank_plugin.text.markup import without_markup
 
 BAD_JSON_LINE = "bad JSON line"
 DAMAGED_GZIP = "damaged gzip file"
@@ -83,7 +84,9 @@ def usable(
 
     A usable record has a title or an abstract and, with ``ids_required``, an id: a string without white space, which
     separates the columns of run and judgment files. ``metadata`` has the form of :mod:`rerank_plugin.base.filters`.
+    Its texts lose inline markup.
     """
+    title, abstract = without_markup(title), without_markup(abstract)
     if not ids_required:
         id = id if isinstance(id, str) else ""
     elif id is None or id == "":

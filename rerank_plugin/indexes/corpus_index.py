@@ -13,6 +13,7 @@ from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.corpora.metadata import NAMES, metadata_of
 from rerank_plugin.indexes import building
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.text.markup import without_markup
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def build_index(
 
 
 def _checked(document: Document) -> Document:
-    """The document with its metadata normalized; an `InputError` if it is invalid."""
+    """The document without inline markup, with its metadata normalized; an `InputError` if it is invalid."""
     if not isinstance(document, Document) or not all(isinstance(part, str) for part in document[:3]):
         raise InputError(f"a document is a record of id, title and abstract, which are texts; found {document!r:.80}")
     metadata, unusable = metadata_of(document.metadata or {})
@@ -61,4 +62,5 @@ def _checked(document: Document) -> Document:
         )
     if document.id.split() != [document.id]:
         raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot hold")
-    return document._replace(metadata=metadata)
+    title, abstract = without_markup(document.title), without_markup(document.abstract)
+    return Document(document.id, title, abstract, metadata)

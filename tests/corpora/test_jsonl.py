@@ -38,6 +38,9 @@ def test_every_id_and_text_key(write, id_key, text_key):
         ({"id": 0, "title": None, "abstract": ["One.", "Two."]}, ("0", "", "One. Two.")),
         ({"id": "1", "title": 10**400}, ("1", str(10**400), "")),
         ({"id": "1", "title": [1.5], "text": 7}, ("1", "1.5", "7")),
+        # inline markup is no text
+        ({"id": "1", "title": "CO<sub>2</sub> &amp; <i>E. coli</i>", "text": ["TNF-&alpha; &lt; 5", "p<0.05"]},
+         ("1", "CO2 & E. coli", "TNF-α < 5 p<0.05")),
         # half a surrogate pair becomes something that can be written
         ('{"id": "1", "title": "a \\ud83d b \\ud83d\\ude00"}', ("1", "a \ufffd b \U0001f600", "")),
         ('{"id": "1", "text": "\\uDC00"}', ("1", "", "\ufffd")),

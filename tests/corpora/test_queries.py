@@ -40,6 +40,7 @@ Not relevant.
             for id in ("_id", "id", "qid", "query_id")
             for text in ("text", "query", "title")
         ),
+        ("q.jsonl", '{"id": "1", "text": "TNF-&alpha; and CO<sub>2</sub>"}\n', {"1": "TNF-α and CO2"}),
         ("topics.txt", TOPICS, {"301": "International Organized Crime",
                                 "051": "Airbus & Co, where p < 0.05 and more of it"}),
         # closed fields on one line, and tags in capitals

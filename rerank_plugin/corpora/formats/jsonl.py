@@ -22,6 +22,7 @@ from rerank_plugin.corpora.problems import BAD_JSON_LINE, Problems
 from rerank_plugin.corpora.records import Record, numbered_lines, usable_documents
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, register
 from rerank_plugin.files.text_files import lines
+from rerank_plugin.text.markup import without_markup
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "pmid")
 TITLE_KEYS = ("title", "question")
@@ -70,7 +71,7 @@ def queries(path: Path, selected: Sequence[tuple[str, str]] = ()) -> Iterator[tu
             raise InputError(f"{where}: query {id} has no text: add one under {' or '.join(QUERY_TEXT_KEYS)}")
         if type(id) not in (str, int) or not isinstance(text, (str, type(None))):
             raise InputError(f"{where}: the id of a query must be a string or an integer, and its text a string")
-        yield where, str(id), text or ""
+        yield where, str(id), without_markup(text or "")
 
 
 def _reject_constant(word: str) -> None:
