@@ -75,6 +75,9 @@ def _add_building_options(add: Callable[..., Any]) -> None:
     field = "key of the stored JSON object, or stored field, of {} in --lucene (default: the usual ones)"
     add("--title-field", metavar="NAME", help=field.format("titles"))
     add("--text-field", metavar="NAME", help=field.format("abstracts or texts"))
+    analyzer = "analyzer of --lucene: English with the stemmer porter, krovetz or none, or whitespace (default: porter)"
+    add("--analyzer", choices=("porter", "krovetz", "none", "whitespace"), help=analyzer)
+    add("--language", metavar="CODE", help="language of the analyzer of --lucene, as zh or de (default: en)")
     add("--threads", type=int, help="Lucene indexing threads (default: one per core)")
 
 
@@ -105,9 +108,11 @@ def main(argv: list[str] | None = None) -> None:
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
-    for name in ("title_field", "text_field"):
+    for name in ("title_field", "text_field", "analyzer", "language"):
         if getattr(options, name) and not options.lucene:
             parser.error(f"{commandline.flag(name)} is for an existing Lucene index: give it with --lucene")
+    if options.analyzer and options.language not in (None, "en"):
+        parser.error("--analyzer is for English: give either --analyzer or --language")
     parser.check_counts(options, "batch_size", "threads")
     if options.verify:
         verify(options)
@@ -156,7 +161,9 @@ def build(options: Namespace) -> None:
     shared: dict[str, Any] = {"overwrite": options.overwrite, "tokenizer": tokenizer(options.stem)}
     shared |= {"annotator": annotator, "progress": progress}
     if options.lucene:
-        report = build_beside(options.lucene, options.index, options.title_field, options.text_field, **shared)
+        fields = options.title_field, options.text_field
+        analyzer = options.analyzer or (None if options.language == "en" else options.language)
+        report = build_beside(options.lucene, options.index, *fields, analyzer=analyzer, **shared)
     else:
         corpus = documents(options.corpus, problems)
         report = build_index(corpus, options.index, options.corpus, problems, threads=options.threads, **shared)

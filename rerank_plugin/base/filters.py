@@ -17,6 +17,7 @@ url         (none)            the http(s) address of the document, such as its p
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -34,8 +35,8 @@ YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")
 
 
 def folded(value: str) -> str:
-    """The form in which values are compared: lower case, single spaces."""
-    return " ".join(value.lower().split())
+    """The form in which values are compared: lower case, single spaces, Unicode's composed form (NFC)."""
+    return " ".join(unicodedata.normalize("NFC", value.lower()).split())
 
 
 @dataclass(frozen=True)

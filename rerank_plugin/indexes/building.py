@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,8 +23,10 @@ from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strings
 from rerank_plugin.indexes.forward import ForwardIndexWriter
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
-from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, first_generation, write_description
+from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, NORMALIZATION, first_generation, write_description
+from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
 from rerank_plugin.indexes.lucene_reader import (
+    CONTENTS,
     commit_id,
     indexed_fields,
     lucene_ids,
@@ -33,6 +37,7 @@ from rerank_plugin.indexes.lucene_reader import (
 from rerank_plugin.indexes.lucene_writer import LuceneWriter
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.kernels.parallel import processors
+from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 log = logging.getLogger(__name__)
@@ -114,6 +119,7 @@ def build_index(
         reader = open_reader(building / "lucene")
         lucene_description = {
             "path": "lucene", "commit": commit_id(reader), "fields": ["title", "abstract", "contents"],
+            "analyzer": PORTER, NORMALIZATION: VERSION,
             "positions": True, "document_vectors": True, "metadata": dict(sorted(lucene.metadata.items())),
         }  # fmt: skip
         rows = _lucene_rows(building / builder.forward.layout.segment, reader)
@@ -130,6 +136,7 @@ def build_beside(
     progress: Callable[[Iterable[Document], int], Iterable[Document]] = lambda documents, total: documents,
     tokenizer: Tokenizer = PLAIN,
     annotator=None,
+    analyzer: str | None = None,
 ) -> BuildReport:
     """Build ``folder`` beside an existing Lucene index, which is neither copied nor changed.
 
@@ -138,15 +145,18 @@ def build_beside(
         title_field, text_field: the titles and texts: a key of the JSON object stored as ``raw``, or a stored field. By
             default the keys of JSONL corpora.
         progress: wraps the documents, given their number, for a progress bar.
+        analyzer: of the Lucene index (:mod:`~rerank_plugin.indexes.lucene_analysis`); by default Anserini's.
 
     The other arguments are those of `build_index`.
 
     Raises:
-        InputError: as in `build_index`; there is no Lucene index; or one of its documents has no id, the id of another
-            document, or no stored text.
+        InputError: as in `build_index`; there is no Lucene index; one of its documents has no id, the id of another
+            document, or no stored text; or it was made with another analyzer.
     """
     with replacing_folder(folder, INDEX, overwrite) as building:
         reader = open_reader(lucene)
+        analysis = {"analyzer": analyzer or PORTER, **_own_normalization(lucene)}
+        _check_analysis(reader, lucene, title_field, text_field, analysis)
         builder = _Builder(building, Problems(), tokenizer, annotator)
         documents = stored_documents(reader, lucene, title_field, text_field)
         deque(builder.batches(map(_encodable, progress(documents, reader.numDocs()))), maxlen=0)
@@ -157,10 +167,35 @@ def build_beside(
         rows[lucene_numbers(reader)] = np.arange(reader.numDocs())
         lucene_description = {
             "path": os.path.realpath(lucene), "commit": commit_id(reader), "fields": indexed_fields(reader),
-            "title_field": title_field, "text_field": text_field,
+            "title_field": title_field, "text_field": text_field, **analysis,
         }  # fmt: skip
         reader.close()
         return builder.finish(str(lucene), rows, lucene_description)
+
+
+def _own_normalization(lucene: Path) -> dict[str, int]:
+    """What the description of an index of this package says of the normalization of its Lucene index, ``lucene``."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        described = json.loads((lucene.resolve().parent / DESCRIPTION).read_bytes())["lucene"]
+        if described["path"] == lucene.resolve().name:
+            return {NORMALIZATION: described[NORMALIZATION]}
+    return {}
+
+
+def _check_analysis(reader, lucene: Path, title_field: str | None, text_field: str | None, analysis: dict) -> None:
+    """Log or raise that the terms of a Lucene index are not those of its first stored texts by an analyzer."""
+    fields, numbers, read = indexed_fields(reader), lucene_numbers(reader)[:COMPARED], reading(analysis)
+    stored = list(stored_documents(reader, lucene, title_field, text_field, numbers))
+    of_field = {
+        title_field: (document.title for document in stored),
+        text_field: (document.abstract for document in stored),
+        CONTENTS: (f"{document.title} {document.abstract}" for document in stored),
+    }
+    field = next((name for name in (CONTENTS, text_field, title_field) if name in fields), None)
+    if field is not None:
+        agreement = Agreement(reader, field, dict(zip(numbers.tolist(), map(read, of_field[field]))))
+        if warning := agreement.check(analysis["analyzer"], lucene):
+            log.warning("%s", warning)
 
 
 class _Builder:
@@ -205,6 +240,7 @@ class _Builder:
             "created_by": f"rerank_plugin {__version__}",
             "source": source,
             "tokenizer": self.tokenizer.settings,
+            NORMALIZATION: VERSION,
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
             "lucene": lucene,
             **knowledge,

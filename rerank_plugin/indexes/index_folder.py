@@ -39,6 +39,7 @@ from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import FolderKind, restore_interrupted
 from rerank_plugin.indexes.forward import ForwardIndex, Layout
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
+from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ DESCRIPTION = "index.json"
 END = 4096  # bytes at either end of a file with a checksum of their own, compared when an index is opened
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
 GENERATION, CHECKSUM = "generation", "checksum"
+NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
 TRIES = 5  # to open an index that is replaced meanwhile
 
 ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuilds if they do not fit
@@ -188,6 +190,7 @@ class Index:
         if not isinstance(self.description, dict):
             raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
         self._check()
+        self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
     def __reduce__(self) -> tuple[type[Index], tuple[str]]:
@@ -201,6 +204,11 @@ class Index:
                 f"again with: {self.rebuild}"
             )
         self.tokenizer = tokenizer_with(self.description.get("tokenizer"), f"{self.folder} was")
+        if (version := self.description.get(NORMALIZATION, 0)) not in range(VERSION + 1):
+            raise InputError(
+                f"{self.folder} was normalized by version {version}, this program knows {VERSION}: use a newer one, or "
+                f"build it again with: {self.rebuild}"
+            )
         needed = {"files": dict, "fields": dict, "lucene": dict, "segments": list, "vocabulary": list}
         if KNOWLEDGE in self.description:
             needed[KNOWLEDGE] = dict

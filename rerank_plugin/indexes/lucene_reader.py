@@ -16,6 +16,7 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.formats import jsonl
 from rerank_plugin.corpora.metadata import metadata_of
 from rerank_plugin.java.jvm import java_class, start_jvm
+from rerank_plugin.text.markup import without_markup
 
 _ID_PAGE = 50_000
 CONTENTS = "contents"
@@ -103,7 +104,7 @@ def stored_documents(
     """Documents of a Lucene index, from its stored fields.
 
     Titles and texts come from the JSON object stored as ``raw``, under the keys of :mod:`jsonl
-    <rerank_plugin.corpora.formats.jsonl>`, or from ``contents``.
+    <rerank_plugin.corpora.formats.jsonl>`, or from ``contents``; without inline markup.
 
     Args:
         title_field, text_field: the titles and texts: a key of that object or a stored field.
@@ -150,7 +151,8 @@ def _document(
             "texts, or build the Lucene index again with -storeRaw"
         )
     try:
-        return Document(id, jsonl.text_of(title), jsonl.text_of(text), metadata_of(record)[0])
+        title, text = without_markup(jsonl.text_of(title)), without_markup(jsonl.text_of(text))
+        return Document(id, title, text, metadata_of(record)[0])
     except ValueError as error:
         raise InputError(f"{folder}: document {id}: {error}") from None
 

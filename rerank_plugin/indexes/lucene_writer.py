@@ -13,6 +13,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, STORED_ONLY, folded
 from rerank_plugin.base.records import Document
 from rerank_plugin.java.jvm import java_class
+from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
 FIELDS = ("title", "abstract", *FILTERS.values())  # beside id, contents and raw
@@ -23,7 +24,8 @@ class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
     Metadata with a filter are fields, too, whose terms are entire folded values. A document is stored under ``raw`` as
-    a JSON object with its id, contents, title, abstract and metadata.
+    a JSON object with its id, contents, title, abstract and metadata, as they are; the fields are analyzed in the form
+    of :func:`~rerank_plugin.text.normalization.analyzable`.
 
     Attributes:
         metadata: the number of documents with each field of metadata.
@@ -62,14 +64,15 @@ class LuceneWriter:
     def _fields(self, document: Document) -> dict[str, Any]:
         """The fields of Anserini's JSON document, whose ``fields`` are indexed beside the contents."""
         id, title, abstract, metadata = document
-        contents, fields = f"{title} {abstract}", {"title": title, "abstract": abstract}
-        raw = json.dumps({"id": id, "contents": contents, **fields, **(metadata or {})}, ensure_ascii=False)
+        contents, texts = f"{title} {abstract}", {"title": title, "abstract": abstract}
+        raw = json.dumps({"id": id, "contents": contents, **texts, **(metadata or {})}, ensure_ascii=False)
+        fields = {name: analyzable(text) for name, text in texts.items()}
         for name, value in (metadata or {}).items():
             if name in STORED_ONLY:
                 continue
             self.metadata[name] += 1
             fields[name] = SEPARATOR.join(map(folded, _terms(value)))
-        return {"id": id, "contents": contents, "raw": raw, "fields": fields}
+        return {"id": id, "contents": analyzable(contents), "raw": raw, "fields": fields}
 
     def close(self) -> None:
         with self._writing():

@@ -4,7 +4,8 @@ The annotator compares forms, never the original text. The rules, with examples:
 
 * **Words** are runs of letters and digits, separated by hyphens and other marks (``beta-catenin``, ``beta catenin``).
   Greek letters are separate words and spelled out (``TNFα``, ``TNF-alpha``).
-* **Letters** are decomposed (Unicode NFKD), stripped of accents and lower-cased (``Sjögren``, ``ﬁbrosis``).
+* **Characters** are those of :mod:`rerank_plugin.text.normalization`, as for the tokenizer and Lucene (``Sjögren``,
+  ``ﬁbrosis``, soft hyphens); a format character belongs to the word around it.
 * A possessive ``'s`` is dropped (``Alzheimer's disease``, ``Alzheimer disease``).
 * **British spellings** become American (``haemorrhage``, ``tumour``, ``oesophageal``, ``sulphate``, ``immunisation``),
   by rules that are safe because they also apply to terms.
@@ -21,22 +22,19 @@ MeSH permutes its entry terms (``Infarction, Myocardial``): a permuted term has 
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import NamedTuple
 
-from rerank_plugin.text.tokenizer import PieceMemo
+from rerank_plugin.text.normalization import IGNORED, PieceMemo, plain, without_format_characters
 
-VERSION = 3  # version of the rules; stored forms of another version are rebuilt
+VERSION = 4  # version of the rules; stored forms of another version are rebuilt
 
 _GREEK = "\u0370-\u03ff"
-_MARKS = "\u0300-\u036f"  # combining marks
+_MARKS = f"\u0300-\u036f{IGNORED}"  # combining, and invisible
 _WORD = re.compile(
-    rf"([{_GREEK}]+|[^\W_{_GREEK}]+(?:[{_MARKS}]+[^\W_{_GREEK}]*)*(?:['’]s(?![^\W_]))?)"
-)  # one group, so that split() alternates separators and words
+    rf"([{_GREEK}]+(?:[{_MARKS}]+[{_GREEK}]*)*|[^\W_{_GREEK}]+(?:[{_MARKS}]+[^\W_{_GREEK}]*)*(?:['’]s(?![^\W_]))?)"
+)  # one group: split() gives separators and words by turns
 _POSSESSIVE = re.compile(r"['’]s$")
 _NOT_IN_WORDS = re.compile(r"[\W_]+")
-_SPELLED = {"lamda": "lambda"}  # for Unicode's spelling
-LONGEST_SYMBOL = 2  # Greek letters in a row; longer runs are Greek words
 
 _SPELLINGS = tuple(
     (re.compile(pattern), replacement)
@@ -112,9 +110,9 @@ def breaks(separator: str) -> bool:
     comma, a bracket). Mentions span hyphens, slashes and commas inside words (``2,4-dinitrophenol``) and the apostrophe
     of a plural.
     """
-    without_apostrophes = separator.replace("'", "").replace("’", "")
-    marks = "".join(without_apostrophes.split())
-    return "\n" in separator or (len(marks) > 0 and marks != without_apostrophes)
+    marks = without_format_characters(separator).replace("'", "").replace("’", "")
+    bare = "".join(marks.split())
+    return "\n" in separator or (len(bare) > 0 and bare != marks)
 
 
 def bounds(word: str) -> bool:
@@ -123,9 +121,9 @@ def bounds(word: str) -> bool:
 
 
 def _plain(word: str) -> str:
-    """A word in lower case, without accents and possessive ``'s``."""
-    word = _POSSESSIVE.sub("", word)
-    return (word if word.isascii() else _folded(word)).lower()
+    """A word in lower case, without accents and possessive."""
+    word = _POSSESSIVE.sub("", without_format_characters(word))
+    return word.lower() if word.isascii() else _NOT_IN_WORDS.sub("", plain(word)) or word.lower()
 
 
 def _form(word: str) -> str:
@@ -135,23 +133,6 @@ def _form(word: str) -> str:
         for pattern, replacement in _SPELLINGS:
             word = pattern.sub(replacement, word)
     return _singular(word)
-
-
-def _folded(word: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", word)
-    plain = "".join(character for character in decomposed if not unicodedata.combining(character))
-    if len(plain) <= LONGEST_SYMBOL:
-        plain = "".join(map(_spelled, plain))
-    return _NOT_IN_WORDS.sub("", plain) or word
-
-
-def _spelled(letter: str) -> str:
-    """The name of a Greek letter; any other letter is unchanged."""
-    name = unicodedata.name(letter, "")
-    if not name.startswith("GREEK ") or " LETTER " not in name:
-        return letter
-    last = name.split()[-1].lower()
-    return _SPELLED.get(last, last)
 
 
 def _singular(word: str) -> str:

@@ -7,10 +7,12 @@ document numbers and scores, and an array maps the numbers to rows of the forwar
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,13 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.index_folder import NORMALIZATION, Index
+from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import clauses, filter_query, without_stored_fields
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+
+log = logging.getLogger(__name__)
 
 LUCENE_FIELDS = ("contents", "title", "abstract")
 BM25, QLD, RM3 = "bm25", "qld", "bm25+rm3"
@@ -61,6 +66,14 @@ class LuceneConfig:
         return LuceneFirstStage(index, self)
 
 
+@cache
+def _warn_old_normalization(folder: str, rebuild: str) -> None:
+    log.warning(
+        "%s was built by an older version, whose Lucene index keeps accents and Greek letters apart from their plain "
+        "spellings; to join them, build it again with: %s", folder, rebuild,
+    )  # fmt: skip
+
+
 class LuceneFirstStage:
     """Searches one Lucene index. It is thread-safe like Lucene's searcher; Java runs without the GIL.
 
@@ -75,7 +88,10 @@ class LuceneFirstStage:
         self.reader = index.open_lucene()
         self.searched = without_stored_fields(self.reader)
         self.searcher = self._new_searcher()
-        self.analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+        lucene = index.description["lucene"]
+        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
+        if lucene.get("path", "lucene") == "lucene" and NORMALIZATION not in lucene:
+            _warn_old_normalization(str(index.folder), index.rebuild)
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
         self._json = self._hits_writer()  # before threads start: its setup is not thread-safe in pyjnius
@@ -170,8 +186,8 @@ class LuceneFirstStage:
         return self._best(self._expanded(words, text, tokens, filter, top, terms, weight), words, depth)
 
     def _read(self, query: Query) -> tuple[str, Any, Any]:
-        """A query's text, and the Lucene queries of its words and of its filter, None without a filter."""
-        text = query.text.encode(errors="replace").decode()  # a terminal may pass half a character
+        """A query's text as it is analyzed, and the Lucene queries of its words and of its filter, None without one."""
+        text = self.read(query.text.encode(errors="replace").decode())  # a terminal may pass half a character
         words = self.generator.buildQuery(self.config.field, self.analyzer, text)
         if query.filter is None:
             return text, words, None

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
+from rerank_plugin.text.normalization import IGNORED
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceMemo, tokenize_piece
 
-REST = r"[^\W_]*(?:['’][^\W_]+)*"  # the characters of a word after its first
+INNER = f"['’\u0300-\u036f{IGNORED}]"  # in words, between letters or digits
+REST = rf"[^\W_]*(?:{INNER}[^\W_]+)*"  # the characters of a word after its first
 WORD = re.compile(rf"[^\W_]{REST}")
 # The stop words of Lucene's English analyzer, which the index does not have.
 STOP_WORDS = frozenset(
@@ -56,7 +58,7 @@ def _possible_matches(stems: frozenset[str]) -> re.Pattern[str]:
     initials = {form for stem in stems for form in (stem[0], stem[0].upper())}
     letters = "".join(re.escape(initial) for initial in sorted(initials) if initial.isascii())
     # The character set is first and the lookbehinds follow it, so that the search skips to the set's characters.
-    return re.compile(rf"[{letters}\x80-\U0010ffff](?<=[^\W_])(?<![^\W_].)(?<![^\W_]['’].){REST}")
+    return re.compile(rf"[{letters}\x80-\U0010ffff](?<=[^\W_])(?<![^\W_].)(?<![^\W_]{INNER}.){REST}")
 
 
 def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:

@@ -8,9 +8,8 @@ punctuation, and collapse numeric forms into 7 classes. Decisions that the paper
 * **Abbreviations** are single letters with full stops (``U.S.A.`` gives ``usa``) and short symbols joined by a hyphen
   to a number or a Greek letter (``IL-2`` gives ``il2``, ``TNF-α`` gives ``tnfalpha``), which then equal the spellings
   without the hyphen. Ordinary short words before a number (``type-2``, ``day-7``) are not abbreviations and are split.
-* **Letters** are decomposed by Unicode NFKD and lose their accents; ligatures and sub- and superscripts become plain
-  characters; one or two Greek letters in a row are spelled out (``β-catenin`` gives ``beta catenin``), and a ``μ``
-  before a unit becomes ``u`` as in ``ug``. A possessive ``'s`` is dropped.
+* **Characters** are brought to one form by :mod:`~rerank_plugin.text.normalization`, as for Lucene and the annotator:
+  ``β-catenin`` gives ``beta catenin``, ``µg`` gives ``ug``. A possessive ``'s`` is dropped.
 * **Numbers inside words** stay (``p53``, ``b12``, ``10mg``); only free-standing numbers are collapsed. Powers of ten,
   also in PubMed's ASCII forms ``10(-6)`` and ``10^-6``, are numbers.
 * **Glued numbers.** A reference number after the full stop of a sentence (``disease.2``) is an integer, and so are a
@@ -24,14 +23,13 @@ An optional stemmer ([D18] 4.3.4, for DRMM) replaces plain words (letters a to z
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable
 from functools import cache
 from itertools import chain
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.text import stemming
+from rerank_plugin.text.normalization import GREEK_NAMES, PieceMemo, plain, without_format_characters
 
 # Angle brackets are punctuation, so no word of a text can collide with a class.
 INTEGER = "<integer>"
@@ -47,20 +45,6 @@ NUMERIC_CLASSES = (INTEGER, FRACTION, REAL, YEAR_19XX, YEAR_20XX, PERCENTAGE, DO
 # stemmer.
 SETTINGS = {"name": "d18", "version": 2}
 
-_GREEK = dict(
-    zip(
-        "αβγδεζηθικλμνξοπρσςτυφχψω",
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma sigma tau "
-        "upsilon phi chi psi omega".split(),
-    )
-)
-_GREEK_RUN = re.compile("(?<![α-ω])[α-ω]{1,2}(?![α-ω])")  # longer runs are Greek words, not symbols
-_MICRO_UNIT = re.compile("μ(?=(?:g|l|m|mol|s|sv|gy|w|v|a|ci|u)(?![a-z]))")
-
-_DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−﹣－"), "-")
-_QUOTES = dict.fromkeys(map(ord, "’ʼ′＇"), "'")
-_PLAIN_MARKS = {**_DASHES, **_QUOTES}
-
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _POWER = re.compile(r"(?<![\w.])(?:\d+(?:([⁺⁻]?[⁰¹²³⁴-⁹]+)|\^([+-]?\d+)|\(([+-]\d{1,2})\))|10\((\d{1,2})\))(?!\w)")
 _DECIMAL_DOT = re.compile(r"(?<=\d)[·∙⋅](?=\d)")
@@ -72,7 +56,7 @@ _ORDINARY = frozenset(
     "than about and or to of in at by from with the a an is was are were up down low high first last next only per "
     "one two".split()
 )
-_GREEK_NAMES = "|".join(sorted(set(_GREEK.values()), key=len, reverse=True))
+_GREEK_NAMES = "|".join(sorted(GREEK_NAMES, key=len, reverse=True))
 _WHOLE = r"\d{1,3}(?:,\d{3})+(?!\d)|\d+"
 _NUMBER = rf"(?:{_WHOLE})(?:\.\d+)?|\.\d+"
 TOKEN = re.compile(
@@ -99,15 +83,8 @@ def _mark_power(power: re.Match) -> str:
 
 def fold(piece: str) -> str:
     """A piece in lower case, without accents, ligatures or typographic marks."""
-    piece = _POWER.sub(_mark_power, piece.replace("\x00", " "))
-    if not piece.isascii():
-        piece = _DECIMAL_DOT.sub(".", piece.translate(_PLAIN_MARKS))
-        # Decomposition yields apostrophes; the minus it makes of a superscript minus is not a hyphen (m⁻² is not m2).
-        decomposed = unicodedata.normalize("NFKD", piece).translate(_QUOTES)
-        piece = "".join(character for character in decomposed if not unicodedata.combining(character)).lower()
-        piece = _MICRO_UNIT.sub("u", piece)
-        return _GREEK_RUN.sub(lambda run: "".join(map(_GREEK.__getitem__, run.group())), piece)
-    return piece.lower()
+    piece = without_format_characters(piece)
+    return plain(_DECIMAL_DOT.sub(".", _POWER.sub(_mark_power, piece.replace("\x00", " "))))
 
 
 _YEARS = {"19": YEAR_19XX, "20": YEAR_20XX}
@@ -144,23 +121,6 @@ def tokenize_piece(piece: str) -> tuple[str, ...]:
     if piece.isascii() and piece.isalpha():
         return (piece.lower(),)
     return tuple(chain.from_iterable(map(match_tokens, TOKEN.finditer(fold(piece)))))
-
-
-class PieceMemo(dict):
-    """A cache of a function's results by piece of text, emptied when ``limit`` is reached.
-
-    After the first few thousand documents nearly every piece is in the cache.
-    """
-
-    def __init__(self, function: Callable[[str], Any], limit: int = 1 << 20):
-        super().__init__()
-        self.function, self.limit = function, limit
-
-    def __missing__(self, piece: str) -> Any:
-        if len(self) >= self.limit:
-            self.clear()
-        result = self[piece] = self.function(piece)
-        return result
 
 
 # A full stop ends a sentence only before white space and a capital, digit or opening mark, and not after one letter.

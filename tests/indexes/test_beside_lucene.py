@@ -1,6 +1,7 @@
 """Forward indexes beside existing Lucene indexes: of Pyserini's command, and with fewer stored fields."""
 
 import json
+import re
 import runpy
 import shutil
 import sys
@@ -11,7 +12,7 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
-from rerank_plugin.corpora import Problems
+from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
@@ -81,6 +82,70 @@ def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(
         beside.first_stage(LuceneConfig()).search(Query("q", "x", Filter.of({"year": "2015"})), 3)
     with pytest.raises(InputError, match="has no field 'abstract'; it has contents, id, text, title"):
         beside.first_stage(LuceneConfig(field="abstract"))
+
+
+STUDIES = [
+    {"id": "a", "contents": "Studies of hypertensive patients treated with diuretics"},
+    {"id": "b", "contents": "Vaccinating children prevents infectious diseases"},
+    {"id": "c", "contents": "高血压患者的药物治疗研究"},
+]
+
+
+@pytest.mark.parametrize(
+    "made_with, option, queries",
+    [
+        (["--stemmer", "krovetz"], ["--analyzer", "krovetz"], {"study": ["a"], "diuretic": ["a"], "disease": ["b"]}),
+        (["--stemmer", "none"], ["--analyzer", "none"], {"studies": ["a"], "study": [], "diseases": ["b"]}),
+        (["--language", "zh"], ["--language", "zh"], {"血压": ["c"], "压血": [], "diseases": ["b"]}),
+        (["--language", "de"], ["--language", "de"], {"studies": ["a"], "vaccinating": ["b"]}),
+        (["--pretokenized"], ["--analyzer", "whitespace"], {"Studies": ["a"], "studies": []}),
+    ],
+)
+def test_the_analyzer_of_the_lucene_index(index_command, refused, tmp_path, made_with, option, queries):
+    """The wrong analyzer would find nothing, or little, without a word."""
+    theirs = pyserini_index(tmp_path, STUDIES, "--storeRaw", "--storeDocvectors", *made_with)
+    err = refused(f"index --lucene {theirs} --index index")
+    assert re.search(f"{theirs}: of the words of its stored texts [0-9]+% are indexed by the analyzer porter, ", err)
+    assert " ".join(option) in err
+    assert not (tmp_path / "index").exists()
+    assert index_command("--lucene", theirs, "--index", tmp_path / "index", *option)[0] == 0
+    with Searcher(tmp_path / "index") as searcher:
+        assert {query: [hit.docid for hit in searcher.search(query)] for query in queries} == queries
+    with Searcher(tmp_path / "index", first_stage="bm25+rm3") as searcher:
+        query = next(iter(queries))
+        assert queries[query][0] == searcher.search(query)[0].docid
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("--language xx", "unknown analyzer or language 'xx'; known: porter, krovetz, none, whitespace, ar, "),
+        ("--language de --analyzer krovetz", "--analyzer is for English: give it or --language"),
+    ],
+)
+def test_unknown_analyzers(refused, tmp_path, options, message):
+    folder = lucene_index(tmp_path / "lucene", [{"id": "a", "contents": "heart"}])
+    assert message in refused(f"index --lucene {folder} --index index {options}")
+    assert "--language is for an index that is there" in refused("index --corpus sample --index index --language zh")
+
+
+def test_texts_that_are_not_in_the_lucene_index(index_command, tmp_path, caplog):
+    documents = [{"id": "a", "contents": "heart", "body": "entirely different words are stored here"}]
+    folder = lucene_index(tmp_path / "lucene", documents)
+    assert index_command("--lucene", folder, "--index", tmp_path / "index", "--text-field", "body")[0] == 0
+    assert "of the words of its stored texts 0% are indexed by the analyzer porter, and by no other" in caplog.text
+
+
+def test_an_index_beside_our_own_lucene_index_reads_queries_as_that_does(tmp_path):
+    build_index([Document("a", "Sjögren’s syndrome", "TNF-α")], tmp_path / "own", "tests", Problems())
+    build_beside(tmp_path / "own" / "lucene", tmp_path / "beside")
+    theirs = lucene_index(tmp_path / "lucene", [{"id": "a", "contents": "Sjögren’s syndrome: TNF-α"}])
+    build_beside(theirs, tmp_path / "theirs")
+    found, queries = {}, ("Sjögren", "Sjo\u0308gren", "Sjogren", "α", "alpha")
+    for name in ("own", "beside", "theirs"):
+        with Searcher(tmp_path / name) as searcher:
+            found[name] = [len(searcher.search(query)) for query in queries]
+    assert found == {"own": [1] * 5, "beside": [1] * 5, "theirs": [1, 1, 0, 1, 0]}
 
 
 def test_named_fields_and_stored_contents(tmp_path):

@@ -175,6 +175,7 @@ def test_other_folders_are_refused(tmp_path):
         ({"files": None}, "lacks files"),
         ({"files": {}, "segments": [{"name": "000001"}, {"name": "000002"}]}, "has 2 segments, this program reads one"),
         ({"files": {}, "tokenizer": {"name": "d18", "version": 0}}, "was tokenized with"),
+        *(({"files": {}, "normalization": version}, f"was normalized by version {version}") for version in (99, "x")),
     ],
 )
 def test_an_index_of_another_format_or_tokenizer_is_refused(copy, changes, message):

@@ -104,6 +104,11 @@ LONG = "acid phosphatase of a very long name with more than five words"
             {"糖尿病": "糖尿病", "Hypertension": "Hypertension", "heart  attack": "Myocardial Infarction"},
             id="places are of the text as it is",
         ),
+        pytest.param(
+            "Hyper\u00adtension, heart\u200b at\u00adtack",
+            {"Hyper\u00adtension": "Hypertension", "heart\u200b at\u00adtack": "Myocardial Infarction"},
+            id="format characters are a part of their word",
+        ),
         *(pytest.param(f"heart{mark}attack infarction", {"infarction": "Infarction"}, id=f"no mention spans {mark!r}")
           for mark in (". ", ", ", "\n", " (")),
     ],

@@ -19,6 +19,7 @@ from rerank_plugin.knowledge.normalization import bounds, breaks, term_forms, wo
         ("immunisation with aluminium sulphate", ["immunization", "with", "aluminum", "sulfate"]),
         ("biopsies virus arthritis stress aids", ["biopsy", "virus", "arthritis", "stress", "aids"]),
         ("the four hours of our course", ["the", "four", "hour", "of", "our", "course"]),
+        ("hyper\u00adtensions\u200b of\ufeff 5 µg", ["hypertension", "of", "5", "ug"]),
         ("2,4-dinitrophenol", ["2", "4", "dinitrophenol"]),
         ("breast cancers, anticancer", ["breast", "neoplasm", "anticancer"]),
         ("糖尿病", ["糖尿病"]),
@@ -51,7 +52,7 @@ def test_forms_of_terms(term, forms):
 
 def test_marks_beside_white_space_break_and_those_inside_words_do_not():
     assert all(map(breaks, [". ", ", ", " (", ") ", "\n", " – ", "- ", "; "]))
-    assert not any(map(breaks, [" ", "  ", "-", ",", "/", "", "' ", "(", "’ "]))
+    assert not any(map(breaks, [" ", "  ", "-", ",", "/", "", "' ", "(", "’ ", "\u200b ", "\ufeff"]))
 
 
 def test_stop_words_and_numbers_bound_nothing():

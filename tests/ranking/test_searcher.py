@@ -409,3 +409,14 @@ def test_similar_documents_have_close_vectors(index_folder, tmp_path):
         assert {hit.docid for hit in searcher.similar("x.1", k=2)} == {"x.10", "x.2"}  # of the same words
         with pytest.raises(rp.InputError, match="document 'gone' is not in the index"):
             searcher.similar("gone")
+
+
+def test_a_relative_folder_stays_that_folder_when_the_working_folder_changes(index_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(index_folder.parent)
+    with rp.Searcher(index_folder.name) as searcher:
+        monkeypatch.chdir(tmp_path)
+        hit = searcher.search("aspirin", 1)[0]
+        searcher.set_qld()
+        assert searcher.doc(hit.docid).docid() == searcher.search("aspirin", 1)[0].docid
+        assert searcher.explain("aspirin", hit.docid).title == hit.title
+    searcher.index.check_same()

@@ -114,6 +114,41 @@ def test_query_likelihood_of_every_document(index, fields, field, mu):
         assert scores == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    "written, asked",
+    [
+        ("Sjögren’s syndrome", ["Sjogren", "SJÖGREN", "Sjo\u0308gren", "sjo\u00adgren"]),
+        ("Sjogren syndrome", ["Sjögren", "Sjo\u0308gren’s"]),
+        ("TNF-α blockade", ["alpha", "α", "TNF-alpha", "Α"]),
+        ("TNF-alpha blockade", ["α", "TNF-α"]),
+        ("hyper\u00adtension zero\u200bwidth", ["hypertension", "zerowidth", "hyper\u00adtension"]),
+        ("Tromsø, Łódź", ["Tromso", "Lodz", "Tromsø"]),
+        ("ﬁbrosis H₂O YUTIQ™", ["fibrosis", "H2O", "yutiq"]),
+        ("고혈압", ["고혈압", "\u1100\u1169혈압"]),
+    ],
+)
+def test_a_word_meets_its_plain_spelling(tmp_path, written, asked):
+    index = rp.build_index([Document("a", written, ""), Document("b", "another text", "")], tmp_path / "index")
+    for name in NAMES:
+        assert [search(index, text, name=name).ids for text in asked] == [["a"]] * len(asked), name
+    with rp.Searcher(index) as searcher:
+        assert searcher.doc("a").get("title") == written
+
+
+def test_an_index_of_an_older_version_is_searched_as_it_was_built_and_told_apart(tmp_path, monkeypatch, caplog):
+    from rerank_plugin.indexes import lucene_writer
+
+    monkeypatch.setattr(lucene_writer, "analyzable", lambda text: text)
+    rp.build_index([Document("a", "Sjögren’s syndrome", "TNF-α")], tmp_path / "index")
+    description = json.loads((tmp_path / "index" / "index.json").read_text(encoding="utf-8"))
+    assert description.pop("normalization") == description["lucene"].pop("normalization") == 1
+    (tmp_path / "index" / "index.json").write_text(json.dumps(description), encoding="utf-8")
+    index = rp.Index(tmp_path / "index")
+    assert [len(search(index, text)) for text in ("Sjögren", "Sjogren", "α", "alpha")] == [1, 0, 1, 0]
+    (record,) = caplog.records
+    assert "index was built by an older version" in record.getMessage() and index.rebuild in record.getMessage()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_and_ids_come_in_order(index, name):
     candidates = search(index, "aspirin stroke cancer vaccines twins", 10_000, name=name)

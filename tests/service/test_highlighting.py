@@ -24,6 +24,7 @@ def marked(query, text):
         ("the of and", "the of and", []),
         ("naive fibrosis", "Naïve ﬁbrosis", ["Naïve", "ﬁbrosis"]),
         ("beta", "β-blockers 🙂 beta", ["β", "beta"]),
+        ("hypertension sjogren", "Hyper\u00adtension in Sjo\u0308gren", ["Hyper\u00adtension", "Sjo\u0308gren"]),
         ("in 1995", "1995 and 1996: 1995.", ["1995", "1995"]),
         ("aspirin", "l'aspirin 'aspirin' (aspirin)", ["aspirin", "aspirin"]),
         ("", "anything", []),

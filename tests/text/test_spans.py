@@ -23,6 +23,7 @@ WRITTEN = st.lists(st.sampled_from(PIECES.split())).map(" ".join)
         ("Crohn's ﬁbrosis, 10⁻⁵ or ½", ["Crohn's", "ﬁbrosis", "10⁻⁵", "or", "½"]),
         ("1995–2003 (60.2%; p<0.001)", ["1995", "2003", "60.2%", "p", "0.001"]),
         ("🙂 one\u2003two", ["one", "two"]),
+        ("(Hyper\u00adtension) \ufeffYutiq™", ["Hyper\u00adtension", "Yutiq"]),
         ("", []),
     ],
 )

@@ -75,6 +75,7 @@ EXPECTED = {
     "Ångström naïve Réunion Čapek": "angstrom naive reunion capek",
     "ﬁbrosis ﬂuid oﬃce oﬀ Œdème": "fibrosis fluid office off œdeme",
     "ＡＢＣ Ⅳ ℃": "abc iv c",
+    "YUTIQ™ (Opdualag™), Brand℠s": "yutiq opdualag brand s",
     "糖尿病。肝炎": "糖尿病 肝炎",
     "🙂 cell🙂line": "cell line",
     # what is neither letter nor digit separates
