@@ -46,7 +46,7 @@ class Names:
             return
         if host is not None and not self._is_allowed(_name(host)):
             raise RequestError(
-                421, f"the service does not answer to the name '{host}': start it with --public-name {_name(host)}"
+                421, f"the service does not answer to the name '{host}': give it to the service as a public name"
             )
         if origin is None or origin in self.origins or "*" in self.origins:
             return
@@ -54,7 +54,7 @@ class Names:
         name = _name(address.netloc)
         if address.netloc != host and name not in self.public and not _is_loopback(name):
             raise RequestError(
-                403, f"pages of {origin} may not call the service: start it with --allow-origin {origin}"
+                403, f"pages of {origin} may not call the service: give it to the service as an allowed origin"
             )
 
     def _is_allowed(self, name: str) -> bool:
