@@ -135,9 +135,8 @@ def measure(data: Path, work: Path) -> list[Row]:
         if not index_folder.is_dir():
             rp.build_index(str(data / folder), index_folder)
         index = rp.Index(index_folder)
-        bundled, minilm = (IndexEncoder(index.forward, name) for name in ("ktrel", "minilm"))
-        for encoder in (bundled, bundled.adapted(), minilm):
-            if encoder.vectors() is None:
+        for encoder in (IndexEncoder(index.forward, "ktrel").adapted(), IndexEncoder(index.forward, "minilm")):
+            if encoder.store() is None:
                 encoder.encode(progress=lambda rows: progress(rows, f"encoding {folder}", "documents", len(index)))
         queries, judgments = queries_and_judgments(spec)
         runs, times = {}, {}

@@ -159,7 +159,7 @@ def _suite(options):
         queries=options.queries or "",
         run=options.run,
         first_stage=commandline.first_stage_config(options) if options.whole else None,
-        dense=(options.dense_device or options.device) if options.dense else None,
+        dense=options.dense,
         texts=options.texts,
         work_folder=options.work_folder,
         options=commandline.configured(RerankerOptions, options, threads=threads),

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
-from rerank_plugin.indexes.nearest import AnnConfig
-from rerank_plugin.retrieval.dense import ENCODER
+from rerank_plugin.indexes.vector_store import DEPTH, ENCODER, ListsConfig
 
 if TYPE_CHECKING:
     from rerank_plugin.retrieval.encoding import IndexEncoder
@@ -54,11 +53,7 @@ def arguments() -> commandline.Parser:
     )
     mode.add_argument("--statistics", type=Path, metavar="CHECKPOINT", help=statistics)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
-    _add_encoding_options(parser.add_argument_group("encoding").add_argument)
-    ann = parser.add_argument_group("approximate search of encodings (search --first-stage dense:CHECKPOINT)")
-    build = "also build an approximate index of the vectors; existing vectors are kept"
-    ann.add_argument("--ann", choices=("ivf", "hnsw"), help=build)
-    commandline.add_settings(ann, AnnConfig)
+    _add_encoding_options(parser.add_argument_group("encoding"))
     return parser
 
 
@@ -78,16 +73,16 @@ def _add_building_options(add: Callable[..., Any]) -> None:
     analyzer = "analyzer of --lucene: English with the stemmer porter, krovetz or none, or whitespace (default: porter)"
     add("--analyzer", choices=("porter", "krovetz", "none", "whitespace"), help=analyzer)
     add("--language", metavar="CODE", help="language of the analyzer of --lucene, as zh or de (default: en)")
-    add("--threads", type=int, help="Lucene indexing threads (default: one per core)")
+    add("--threads", type=int, help="threads of Lucene's indexing, and of encoding (default: one per core)")
 
 
-def _add_encoding_options(add: Callable[..., Any]) -> None:
+def _add_encoding_options(group: Any) -> None:
+    add = group.add_argument
     add("--device", default="cpu", help="torch device of the model: cpu, cuda, cuda:1, mps")
     add("--batch-size", type=int, help="documents encoded at once (default: 16 on a CPU, else 512)")
-    add("--half", action="store_true", help="store vectors in half precision, in half the space")
     adapted = (
-        "skip the second encoder of ktrel, which is adapted to the collection without judgments (words get vectors of "
-        "the documents that contain them) and improves search --first-stage hybrid"
+        "do not adapt ktrel to the collection, which needs no judgments (words get second vectors, of the documents "
+        "that contain them) and improves search --first-stage hybrid"
     )
     add("--no-adapt", action="store_true", help=adapted)
     judged = (
@@ -95,14 +90,14 @@ def _add_encoding_options(add: Callable[..., Any]) -> None:
         "train); may be repeated"
     )
     add("--judged", action="append", default=[], metavar="QJ", help=judged)
+    commandline.add_settings(group, ListsConfig)
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
-    for name in ("ann", "judged"):
-        if getattr(options, name) and not options.encode:
-            parser.error(f"--{name} is for encodings: give it with --encode")
+    if options.judged and not options.encode:
+        parser.error("--judged is for encodings: give it with --encode")
     if options.no_adapt and options.encode != ENCODER:
         parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {ENCODER}")
     for name in ("stem", "knowledge"):
@@ -134,7 +129,7 @@ def verify(options: Namespace) -> None:
 
     index = Index(options.index)
     files, adapted = verification.verify(index), index.folder / ADAPTED
-    if adapted.is_dir() and IndexEncoder(index.forward, adapted).vectors() is None:
+    if adapted.is_dir() and IndexEncoder(index.forward, adapted).store() is None:
         raise InputError(f"{adapted} is damaged or incomplete: delete that folder, and --encode {ENCODER} again")
     print(f"{options.index}: all {files} files match their checksums")
 
@@ -181,56 +176,56 @@ def build(options: Namespace) -> None:
 
 
 def encode(options: Namespace) -> None:
-    """Encode the documents of an index; build an approximate index and encode judged queries if requested.
+    """Encode the documents of an index, by the bundled encoder as adapted to them; encode judged queries if requested.
 
     Existing encodings are kept if only these, or the adapted encoder, are missing or requested.
     """
     from rerank_plugin.indexes.index_folder import ADAPTED, Index
-    from rerank_plugin.indexes.nearest import faiss_module
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
-    ann = None
-    if options.ann:  # invalid options fail before all documents are encoded
-        faiss_module()
-        ann = commandline.configured(AnnConfig, options, kind=options.ann, seed=options.seed, threads=options.threads)
+    lists = commandline.configured(ListsConfig, options, seed=options.seed)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
     adapts, folder = encoder.adapts and not options.no_adapt, encoder.index.folder / ADAPTED
     if options.no_adapt and folder.is_dir():
         log.warning("hybrid uses the existing %s; delete that folder to use the bundled encoder", folder)
-    complete = encoder.vectors() is not None and (not adapts or encoder.is_adapted())
-    if complete and not (options.overwrite or ann or options.judged):
+    complete = not options.overwrite and (encoder.is_adapted() if adapts else encoder.store() is not None)
+    if complete and not options.judged:
         raise InputError(
             f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"
         )
-    if options.overwrite or encoder.vectors() is None:
-        _encode_documents(encoder, options)
-    if adapts:
-        adapting = partial(commandline.progress, description="adapting", unit="pieces")
-        adapted = encoder.adapted(options.seed, options.overwrite, adapting)
-        if options.overwrite or adapted.vectors() is None:
-            _encode_documents(adapted, options)
-    if ann is not None:
-        started = time.monotonic()
-        folder = encoder.build_ann(ann, options.overwrite)
-        megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-        print(f"{folder}: {len(encoder.index):,} vectors, {megabytes:,.0f} MB, in {time.monotonic() - started:.1f} s")
+    if not complete:
+        if adapts:
+            adapting = partial(commandline.progress, description="adapting", unit="pieces")
+            encoder_of_documents = encoder.adapted(options.seed, options.overwrite, adapting)
+        else:
+            encoder_of_documents = encoder
+        if options.overwrite or encoder_of_documents.store() is None:
+            _encode_documents(encoder_of_documents, lists, options)
     if options.judged:
         folder, count = encoder.keep_judged(options.judged, options.overwrite)
         print(f"{folder}: {count:,} judged queries")
 
 
-def _encode_documents(encoder: IndexEncoder, options: Namespace) -> None:
-    """Encode all documents, and print the time and the rate."""
+def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namespace) -> None:
+    """Encode all documents, and print the time, the rate, the size, and the recall of searches."""
     documents, started = len(encoder.index), time.monotonic()
     folder = encoder.encode(
         options.batch_size,
-        "float16" if options.half else "float32",
         options.overwrite,
         lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
+        lists,
+        options.threads,
     )
-    seconds = time.monotonic() - started
+    seconds, store = time.monotonic() - started, encoder.store()
+    assert store is not None, "it has just been written"
     rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"
-    print(f"{folder}: {documents:,} documents, {encoder.size} numbers each, {rate}")
+    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    print(f"{folder}: {documents:,} documents, {store.size} numbers each, {megabytes:,.1f} MB, {rate}")
+    number = len(store.lists) - 1
+    searched = "all of them are searched"
+    if number > 1:
+        searched = f"a search of {store.probes:,} of {number:,} lists finds {store.description['recall']:.1%}"
+    print(f"{folder}: recall of the best {DEPTH:,} documents: {searched}")
 
 
 def write_statistics(options: Namespace) -> None:

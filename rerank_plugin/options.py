@@ -224,7 +224,7 @@ def add_settings(to: Any, config: type, given_only: bool = False) -> None:
             arguments = {"action": SwitchOnce}
         elif isinstance(default, tuple):
             arguments |= {"type": setting.type or float, "nargs": "+"}
-        if not (given_only or setting.otherwise or isinstance(default, tuple)):
+        if not (given_only or isinstance(default, tuple)):
             arguments["default"] = default
         to.add_argument(flag(setting.option), help=setting.help, **arguments)
 

@@ -142,7 +142,7 @@ def _build_sample() -> None:
     """Build and encode the index of the bundled sample if it does not exist."""
     if not SAMPLE.is_dir():
         from rerank_plugin.indexes.corpus_index import build_index
-        from rerank_plugin.retrieval.dense import ENCODER
+        from rerank_plugin.indexes.vector_store import ENCODER
         from rerank_plugin.retrieval.encoding import IndexEncoder
 
         log.warning("building the index of the bundled sample in %s", SAMPLE)

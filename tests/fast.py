@@ -15,7 +15,7 @@ from rerank_plugin.base.extras import EXTRA_OF
 OF_TESTS = {"httpx", "ahocorasick"}  # what the extra test adds
 LEFT_OUT = {
     "jnius", "pyserini", "pyterrier", "playwright", "schemathesis", "mcp", "cohere", "langchain_cohere", "litellm",
-    "langchain_core", "llama_index", "haystack", "rerankers", "sentence_transformers", "transformers", "faiss",
+    "langchain_core", "llama_index", "haystack", "rerankers", "sentence_transformers", "transformers",
 }  # fmt: skip
 
 

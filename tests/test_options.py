@@ -9,7 +9,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.base.settings import chosen
 from rerank_plugin.clicks.weak_labels import WeakLabelsConfig
-from rerank_plugin.indexes.nearest import AnnConfig
+from rerank_plugin.indexes.vector_store import ListsConfig
 from rerank_plugin.knowledge.transe import TransEConfig
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.text.word_vectors import Word2VecConfig
@@ -34,11 +34,11 @@ def test_without_options_all_is_the_default(config):
         ("--min-count 3 --method cbow", Word2VecConfig(minimum_count=3, model="cbow")),
         ("--no-decay --margin 2", TransEConfig(decay=False, margin=2.0)),
         ("--compile --batch-size 7", RerankerOptions(compile=True, batch_size=7, fast=False)),
-        ("--nlist 5", AnnConfig("ivf", nlist=5)),
+        ("--nlist 5 --nprobe 2", ListsConfig(lists=5, probes=2)),
     ],
 )
 def test_what_is_given(line, expected):
-    more = {RerankerOptions: {"fast": False}, AnnConfig: {"kind": "ivf"}}.get(type(expected), {})
+    more = {"fast": False} if isinstance(expected, RerankerOptions) else {}
     assert commandline.configured(type(expected), parsed(type(expected), line), **more) == expected
 
 

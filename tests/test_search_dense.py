@@ -126,21 +126,22 @@ def test_training_takes_such_first_stages(folder):
     assert "fusion_depth" in json.dumps(described)
 
 
-def test_approximate_indexes_are_built_beside_the_encodings(folder, capsys):
-    dense = ["--first-stage", f"dense:{folder}/ktrel", "--depth", "30"]
-    with pytest.raises(commandline.InputError, match="--ann ivf"):
-        searched(folder, "ivf.run", *dense, "--dense-index", "ivf")
-    encode = f"--encode {folder}/ktrel --index {folder}/index --threads 1"
-    index.main(f"{encode} --ann ivf --nlist 10".split())
-    index.main(f"{encode} --ann hnsw".split())
-    assert capsys.readouterr().out.count(": 1,500 vectors, ") == 2
-    flat = searched(folder, "flat.run", *dense)
-    for kind, effort in [("ivf", ["--nprobe", "10"]), ("hnsw", ["--ef-search", "400"])]:
-        approximate = searched(folder, f"{kind}.run", *dense, "--dense-index", kind, *effort)
-        assert len(set(approximate["q1"].doc_ids) & set(flat["q1"].doc_ids)) >= 27
-    index.main(f"{encode} --overwrite".split())
-    with pytest.raises(commandline.InputError, match="holds no hnsw index of its vectors"):
-        searched(folder, "hnsw.run", *dense, "--dense-index", "hnsw")
+def test_lists_are_made_and_read_as_told(folder, capsys):
+    encode = f"--encode {folder}/ktrel --index {folder}/index --overwrite"
+    try:
+        dense = ["--first-stage", f"dense:{folder}/ktrel", "--depth", "30"]
+        before = searched(folder, "one.run", *dense)
+        capsys.readouterr()
+        index.main(f"{encode} --nlist 10 --nprobe 9".split())
+        assert "a search of 9 of 10 lists finds " in capsys.readouterr().out
+        flat = searched(folder, "flat.run", *dense, "--dense-index", "flat")
+        few = searched(folder, "few.run", *dense, "--nprobe", "1")
+        for query in ("q1", "q3"):
+            assert flat[query].doc_ids == before[query].doc_ids
+            assert 0 < len(set(few[query].doc_ids) & set(flat[query].doc_ids)) <= 30
+        assert any(few[query].doc_ids != flat[query].doc_ids for query in few)
+    finally:
+        index.main(encode.split())
 
 
 def test_dense_retrieval_needs_no_java(folder):
@@ -169,10 +170,8 @@ def test_what_is_refused(folder, refused, arguments, said):
     assert said in refused(f"search --index {folder}/index --queries {folder}/q.tsv --output no.run {arguments}")
 
 
-@pytest.mark.parametrize("option", ["--ann ivf", "--judged sample:train"])
-def test_what_is_for_encodings(refused, option):
-    message = refused(f"index --corpus sample --index other {option}")
-    assert f"{option.split()[0]} is for encodings" in message
+def test_judged_queries_are_for_encodings(refused):
+    assert "--judged is for encodings" in refused("index --corpus sample --index other --judged sample:train")
 
 
 def test_benchmarks_take_first_stages_too():

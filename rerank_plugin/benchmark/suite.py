@@ -40,7 +40,7 @@ class Suite:
         depths, batches: every depth with single queries, and every batch at the first depth.
         documents: sizes of generated collections; ignored with ``index``.
         index, queries, run: an existing index, its queries, and a run with their candidates.
-        dense: device of dense search; None not to measure it.
+        dense: whether to measure dense search.
         texts: corpus to re-rank without an index; None not to measure it.
         first_stage: first stage of the whole query; None to measure scoring alone.
         work_folder: folder that keeps generated collections; None for a temporary one.
@@ -58,7 +58,7 @@ class Suite:
     queries: str  # "" without ``index``
     run: Path | None
     first_stage: FirstStageConfig | None
-    dense: str | None
+    dense: bool
     texts: str | None
     work_folder: Path | None
     options: rerankers.RerankerOptions
@@ -185,7 +185,7 @@ def _rows_of(
     """All rows of one reranker."""
     collection = searched.collection
     try:
-        with opened(spec, collection, suite.deepest, suite.options, suite.seed, suite.dense is not None) as subject:
+        with opened(spec, collection, suite.deepest, suite.options, suite.seed, suite.dense) as subject:
             for depth, batch in suite.combinations:
                 yield from scoring_rows(subject, collection, depth, batch, setup)
                 if searched.first_stage is not None:
@@ -195,8 +195,8 @@ def _rows_of(
                 if suite.texts is not None:
                     yield from text_rows(subject, collection, suite.texts, texts, depth, suite.options, setup)
             for depth in dict.fromkeys(suite.depths):
-                if suite.dense is not None and subject.retrieves:
-                    yield from dense_rows(subject, collection, depth, setup, suite.dense)
+                if suite.dense and subject.retrieves:
+                    yield from dense_rows(subject, collection, depth, setup)
     except (ImportError, InputError) as error:
         if suite.specs:
             raise InputError(f"cannot measure {spec}: {error}") from error

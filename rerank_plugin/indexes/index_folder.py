@@ -9,7 +9,8 @@ index.json             one generation: its id and number, tokenizer, segments an
 lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
 segments/000001/       the forward index of documents that were added together, never changed
 vocabulary/            the terms, which are append-only, and their document frequencies in this generation
-encodings/KEY/         document vectors of a model, a file a segment (:mod:`rerank_plugin.indexes.stored_encodings`)
+encodings/KEY/         document vectors of a model, files a segment (:mod:`rerank_plugin.indexes.vector_store`)
+judged/KEY/            judged queries, encoded by a model (:mod:`rerank_plugin.retrieval.neighbours`)
 adapted/               the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
 =====================  ==========================================================================================
@@ -54,6 +55,7 @@ TRIES = 5  # to open an index that is replaced meanwhile
 
 ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuilds if they do not fit
 ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
+JUDGED = "judged"  # queries, the same
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
 
 INDEX = FolderKind(
@@ -65,7 +67,11 @@ INDEX = FolderKind(
         *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
         *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
-        *(f"{ENCODINGS}/*/judged/{name}" for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")),
+        *(
+            f"{folder}/{name}"
+            for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*")
+            for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")
+        ),
     ),  # fmt: skip
     listed="files",
 )
@@ -81,7 +87,7 @@ def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str
     By default all files of an index, except those with checksums of their own and those rebuilt when needed.
     """
     if names is None:
-        excluded = (folder / DESCRIPTION, folder / ANNOTATION, folder / ENCODINGS, folder / ADAPTED)
+        excluded = (folder / DESCRIPTION, folder / ANNOTATION, folder / ENCODINGS, folder / ADAPTED, folder / JUDGED)
         files = (path for path in sorted(folder.rglob("*")) if path.is_file())
         files = (path for path in files if not any(path.is_relative_to(part) for part in excluded))
         names = [path.relative_to(folder).as_posix() for path in files]

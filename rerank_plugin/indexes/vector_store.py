@@ -15,8 +15,10 @@ centroids           int8 [L, P]       codes of the lists' centroids, unit vector
 centroid_scales     float32 [L, S]    and their scales
 ==================  ================  ====================================================================
 
-``encodings.json`` has checksums of weights, segments and arrays, shapes, what made them, and the measured recall.
-``KEY.pieces`` has the codes of an encoding that was interrupted, in the order of rows.
+``encodings.json`` has checksums of weights, segments and arrays, shapes, the checkpoint, and the measured recall. It
+may name a ``source``: the checksum of an encoder whose vectors are those of the first spaces (that of an encoder that
+was adapted to the collection), which reads this store then. ``KEY.pieces`` has the codes of an interrupted encoding, in
+the order of rows.
 
 Fewer than `FLAT` documents are one list, which is searched exhaustively. Otherwise a search reads the lists whose
 centroids have the largest products with the query; it may miss documents, but a score is always that of the codes, to
@@ -32,21 +34,26 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import setting
 from rerank_plugin.files.arrays import open_array, ranges, save_array
 from rerank_plugin.files.outputs import INNER, FolderKind, replacing, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import ADAPTED, ends, reading, write_description
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
-from rerank_plugin.indexes.index_folder import ends, reading, write_description
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
+
+if TYPE_CHECKING:
+    from rerank_plugin.indexes.index_folder import Index
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +65,8 @@ ENCODED = FolderKind(
     ("*.npy", "ivf/*", "hnsw/*", "judged/*"),
 )
 FORMAT_VERSION = 2  # 1 had numbers of floating point
+SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
+ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
 ARRAYS = ("codes", "scales", "rows", "positions", "lists", "centroids", "centroid_scales")
 PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
 PIECE = 16_384  # documents that are held in memory at once
@@ -81,9 +90,16 @@ class Pieces:
 
     Args:
         size: documents of a piece.
+
+    Raises:
+        InputError: the index is not in an index folder.
     """
 
     def __init__(self, index: ForwardIndex, key: str, spaces: Spaces, size: int = PIECE):
+        if index.checksum is None:
+            raise InputError(
+                f"{index.folder} is no index folder with an index.json, which tells which documents it holds"
+            )
         self.index, self.key, self.spaces, self.size = index, key, spaces, size
         self.folder = index.folder / FOLDER / f"{key}{PIECES}"
         self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
@@ -109,8 +125,8 @@ class Pieces:
         """
         if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
             raise InputError(f"the vector of document {self.index.ids[int(rows[bad[0]])]} is not finite")
-        piece, found = np.empty(len(rows), self.record), self.spaces.quantize(vectors)
-        piece["scales"], piece["codes"] = found.scales, found.codes
+        piece, quantized = np.empty(len(rows), self.record), self.spaces.quantize(vectors)
+        piece["scales"], piece["codes"] = quantized.scales, quantized.codes
         self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self._file(rows), INNER, overwrite=True) as file:
             np.save(file, piece)
@@ -126,8 +142,8 @@ class Pieces:
 
     def take(self, rows: np.ndarray) -> Codes:
         """The codes of some rows, int64 [n], increasing."""
-        found = [self.read(piece).take(rows[_within(rows, piece)] - piece[0]) for piece in self]
-        return Codes(*map(np.concatenate, zip(*found)))
+        parts = [self.read(piece).take(rows[_within(rows, piece)] - piece[0]) for piece in self]
+        return Codes(*map(np.concatenate, zip(*parts)))
 
     def remove(self) -> None:
         """Remove the files: the encoding is complete."""
@@ -141,19 +157,30 @@ def _within(rows: np.ndarray, piece: np.ndarray) -> slice:
     return slice(*np.searchsorted(rows, [piece[0], piece[-1] + 1]))
 
 
-class ListsConfig(NamedTuple):
+@dataclass(frozen=True)
+class ListsConfig:
     """How a store is divided into inverted lists.
 
     Attributes:
         lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
-        probes: lists that a search reads, if it is not told otherwise.
+        probes: lists that a search reads by default.
         floor: the recall at `DEPTH` below which the store is not kept.
     """
 
-    lists: int | None = None
-    probes: int = PROBES
+    lists: int | None = setting(
+        None,
+        f"inverted lists of the vectors (default: 1 below {FLAT:,} documents, {LISTS_A_ROOT} times the root of their "
+        "number otherwise)",
+        option="nlist",
+        type=int,
+    )
+    probes: int = setting(PROBES, "inverted lists that a search reads", option="nprobe")
     floor: float = FLOOR
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        if min(number for number in (self.probes, self.lists) if number is not None) < 1:
+            raise InputError("a store of vectors needs an inverted list at least, and searches read one at least")
 
 
 def write_store(
@@ -177,15 +204,10 @@ def write_store(
             or searches of the lists find too few of the best documents.
     """
     index, spaces, threads = pieces.index, pieces.spaces, threads or available_threads()
-    if index.checksum is None:
-        raise InputError(f"{index.folder} is no index folder with an index.json, which tells which documents it holds")
     documents, folder = len(index), encodings_folder(index, pieces.key)
     lists = config.lists or (1 if documents < FLAT else round(LISTS_A_ROOT * documents**0.5))
-    if not 1 <= lists <= max(documents, 1) or config.probes < 1:
-        raise InputError(
-            f"{config.probes} of {lists} inverted lists cannot be searched in {documents} documents: take one at "
-            "least, and no more than there are documents"
-        )
+    if lists > max(documents, 1):
+        raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
     with replacing_folder(folder, ENCODED, overwrite) as writing:
         path = _Paths(writing, index)
         centroids = _centroids(pieces, lists, config.seed, threads)
@@ -271,9 +293,10 @@ class VectorStore:
     """The codes of all documents of an index; see the module for the arrays. It is thread-safe.
 
     Attributes:
-        probes: lists that a search reads, if it is not told otherwise.
+        probes: lists that a search reads by default.
         threads: that share the products of many documents.
         description: of the folder; empty until it is written.
+        size: numbers of a query and of a decoded vector: those of all spaces, or of the first ones alone.
     """
 
     def __init__(
@@ -289,10 +312,21 @@ class VectorStore:
         probes: int = PROBES,
         threads: int | None = None,
         description: dict | None = None,
+        size: int | None = None,
     ):
-        self.spaces, self.found, self.rows, self.positions = spaces, Codes(codes, scales), rows, positions
+        self.spaces, self.codes, self.rows, self.positions = spaces, Codes(codes, scales), rows, positions
         self.lists, self.centroids = lists, Codes(centroids, centroid_scales)
         self.probes, self.threads, self.description = probes, threads or available_threads(), description or {}
+        self.size = size or spaces.size
+
+    @classmethod
+    def of_vectors(cls, spaces: Spaces, vectors: np.ndarray, rows: np.ndarray, documents: int) -> VectorStore:
+        """A store in memory of the vectors float32 [n, E] of some of an index's documents, by their rows int64 [n]."""
+        positions = np.zeros(documents, np.int32)
+        positions[rows] = np.arange(len(rows))
+        centroids = spaces.quantize(np.zeros((1, spaces.size), np.float32))
+        lists = np.array([0, len(rows)])
+        return cls(spaces, *spaces.quantize(vectors), rows.astype(np.int32), positions, lists, *centroids)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -305,13 +339,13 @@ class VectorStore:
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of documents ``rows`` int64 [n], float32 [n, E]."""
-        return self.spaces.decode(self.found.take(self.positions[rows]))
+        return self.spaces.decode(self.codes.take(self.positions[rows]))[:, : self.size]
 
     def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of documents ``rows`` int64 [C] for a query, float32 [C]."""
         from rerank_plugin.kernels.quantized_products import scores
 
-        return scores(self.found, self.positions[rows], self.quantize(query), threads or self.threads)[0]
+        return scores(self.codes, self.positions[rows], self.quantize(query), threads or self.threads)[0]
 
     def search(
         self,
@@ -348,19 +382,19 @@ class VectorStore:
         threads = self.threads if min(reach, documents) >= MANY else 1
         if exhaustive:
             if fitting is not None:
-                return best(self.found, self.rows, fitting.positions, fitting.positions + 1, queries, count, threads)
+                return best(self.codes, self.rows, fitting.positions, fitting.positions + 1, queries, count, threads)
             starts = np.arange(0, len(self), RANGE)
             stops = np.minimum(starts + RANGE, len(self))
-            return best(self.found, self.rows, starts, stops, queries, count, threads)
-        found = []
+            return best(self.codes, self.rows, starts, stops, queries, count, threads)
+        hits = []
         for place in range(len(queries.numbers)):
             query = queries.take([place])
             starts, stops = self._probe(query, self.lists if fitting is None else fitting.lists, reach)
             if fitting is not None:
                 positions = fitting.positions[ranges(starts, stops - starts)]
                 starts, stops = positions, positions + 1
-            found += best(self.found, self.rows, starts, stops, query, count, threads)
-        return found
+            hits += best(self.codes, self.rows, starts, stops, query, count, threads)
+        return hits
 
     def _probe(self, query: QuantizedQueries, offsets: np.ndarray, reach: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the nearest lists that hold ``reach`` documents start and end, int64 [n] each, from the nearest on.
@@ -401,30 +435,30 @@ class VectorStore:
             random = np.random.default_rng(seed)
             queries = self.decode(np.sort(random.choice(len(self), min(QUERIES, len(self)), replace=False)))
         exact = self.search_many(queries, depth, probes=len(self.lists) - 1)
-        found = self.search_many(queries, depth)
-        shares = [np.isin(best, rows).mean() for (best, _), (rows, _) in zip(exact, found)]
+        probed = self.search_many(queries, depth)
+        shares = [np.isin(best, rows).mean() for (best, _), (rows, _) in zip(exact, probed)]
         return float(np.mean(shares))
 
 
 def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | None = None) -> VectorStore | None:
-    """The store of an index by the weights ``key``; None if there is none.
+    """The store that an index has for the weights ``key``; None if it has none.
 
-    That of another forward index is not used: a warning is logged, and the result is None.
+    It is their own, or that of an encoder that was adapted from them. A store of another forward index is not used: a
+    warning is logged, and the result is None.
 
     Raises:
         InputError: the folder exists, but is damaged, was made by an earlier version, or of other spaces.
     """
-    folder = encodings_folder(index, key)
-    if not folder.is_dir():
+    folder = store_folder(index, key)
+    if folder is None:
         return None
-    again = "delete the folder, or encode again in its place"
-    with reading(folder, again):
+    with reading(folder, _again(index, {})):
         described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
         version, made_of = described["format_version"], described["forward_index"]
+    again = _again(index, described)
     if version != FORMAT_VERSION:
         raise InputError(
-            f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: encode again "
-            "in its place"
+            f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: {again}"
         )
     if made_of != index.checksum:
         log.warning("%s was made from another index and is not used; %s", folder, again)
@@ -432,24 +466,58 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
     path = _Paths(folder, index)
     with reading(folder, again):
         names = ("weights", "documents", "spaces", "lists", "probes", "files")
-        found = {name: described[name] for name in names}
-        files, probes = found.pop("files"), found.pop("probes")
+        entries = {name: described[name] for name in names}
+        files, probes = entries.pop("files"), entries.pop("probes")
         arrays = {name: open_array(path(name)) for name in ARRAYS}
         changed = [file.name for file in map(path, ARRAYS) if _differs(file, files[file.name])]
-    documents, lists = len(index), found["lists"]
-    expected = {"weights": key, "documents": documents, "spaces": list(spaces.widths)}
-    wrong = [f"{name} {found[name]}, expected {value}" for name, value in expected.items() if found[name] != value]
+        shared = entries["spaces"][: len(spaces.widths)] if described.get(SOURCE) == key else entries["spaces"]
+        stored = Spaces(entries["spaces"])
+    documents, lists = len(index), entries["lists"]
+    wrong = [
+        f"{name} {value}, expected {expected}"
+        for name, value, expected in (
+            ("weights", entries["weights"], folder.name),
+            ("documents", entries["documents"], documents),
+            ("spaces", shared, list(spaces.widths)),
+        )
+        if value != expected
+    ]
     if not wrong:
-        wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, documents, lists, spaces)
+        wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, documents, lists, stored)
     if wrong:
         raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
-    return VectorStore(spaces, **arrays, probes=probes, threads=threads, description=described)
+    return VectorStore(stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size)
+
+
+def store_folder(index: ForwardIndex, key: str) -> Path | None:
+    """The folder of the store that has the vectors by the weights ``key``; None if an index has none."""
+    own = encodings_folder(index, key)
+    if own.is_dir():
+        return own
+    for path in sorted((index.folder / FOLDER).glob(f"*/{DESCRIPTION_FILE}")):
+        with suppress(OSError, ValueError, AttributeError):
+            if json.loads(path.read_bytes()).get(SOURCE) == key:
+                return path.parent
+    return None
+
+
+def _again(index: ForwardIndex, described: dict) -> str:
+    """What to do about a store that cannot be read, by its description."""
+    checkpoint = str(described.get("checkpoint", "CHECKPOINT"))
+    if Path(checkpoint).name == ADAPTED:
+        checkpoint = ENCODER
+    return f"encode again with: {encode_command(index, checkpoint)} --overwrite"
+
+
+def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
+    """The command that encodes the documents of an index."""
+    return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
 
 
 def _differs(path: Path, described: dict) -> bool:
     """Whether a file's size, or its beginning or end, are not as they were written."""
-    found = {"bytes": path.stat().st_size, **ends(path)}
-    return any(described[name] != value for name, value in found.items())
+    entries = {"bytes": path.stat().st_size, **ends(path)}
+    return any(described[name] != value for name, value in entries.items())
 
 
 def _misshaped(arrays: dict[str, np.ndarray], documents: int, lists: int, spaces: Spaces) -> list[str]:

@@ -8,19 +8,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (
     CHECKSUM,
     DESCRIPTION,
     ENCODINGS,
     INDEX,
+    JUDGED,
     Index,
     checksum_of,
     describe_files,
     reading,
 )
-from rerank_plugin.indexes.stored_encodings import PIECES
+from rerank_plugin.indexes.vector_store import FORMAT_VERSION, PIECES
 
 
 def verify(index: Index) -> int:
@@ -69,15 +69,11 @@ def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
     """The path of each description of encodings, and its expected entries."""
     forward = {"forward_index": index.forward.checksum}
     for encodings in _folders(index.folder / ENCODINGS):
-        if encodings.name.endswith(PIECES):
-            continue
-        description = encodings / "encodings.json"
-        yield description, {"weights": encodings.name, **forward}
-        for part in _folders(encodings):
-            if part.name == "judged":
-                yield part / "judged.json", forward
-            else:
-                yield part / "ann.json", {"kind": part.name, "encodings": describe_file(description)["blake2b"]}
+        if not encodings.name.endswith(PIECES):
+            entries = {"format_version": FORMAT_VERSION, "weights": encodings.name}
+            yield encodings / "encodings.json", {**entries, **forward}
+    for judged in _folders(index.folder / JUDGED):
+        yield judged / "judged.json", forward
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -91,7 +87,7 @@ def _verify_part(path: Path, expected: dict) -> int:
         description = json.loads(path.read_bytes())
         entries, listed = {name: description[name] for name in expected}, dict(description["files"])
     if description.get(CHECKSUM) != checksum_of(description) or entries != expected:
-        raise InputError(f"{path} is damaged, or of another index: {repair}")
+        raise InputError(f"{path} is damaged, of another index, or of an earlier version: {repair}")
     names = [file.name for file in path.parent.iterdir() if file.is_file() and file != path]
     _compare(path, describe_files(path.parent, names), listed, repair)
     return len(listed)

@@ -35,7 +35,8 @@ class Codes(NamedTuple):
 
 class QuantizedQueries(NamedTuple):
     """Queries as 16-bit numbers: ``numbers`` int16 [Q, P] times ``scales`` float64 [Q, S] in each space; ``starts`` as
-    those of `Spaces`."""
+    those of `Spaces`. Of the first spaces alone S and ``starts`` are theirs, and the other numbers are 0.
+    """
 
     numbers: np.ndarray
     scales: np.ndarray
@@ -80,21 +81,22 @@ class Spaces:
             codes[:, start : start + part.shape[1]] = numbers
         return Codes(codes, scales)
 
-    def decode(self, found: Codes) -> np.ndarray:
+    def decode(self, quantized: Codes) -> np.ndarray:
         """The vectors that codes stand for, float32 [n, E]."""
-        return found.codes[:, self.columns] * np.repeat(found.scales, self.widths, axis=1)
+        return quantized.codes[:, self.columns] * np.repeat(quantized.scales, self.widths, axis=1)
 
     def quantize_queries(self, vectors: np.ndarray) -> QuantizedQueries:
-        """Queries float32 [Q, E] of finite numbers, with about 15 bits for each number."""
+        """Queries float32 [Q, E] of finite numbers, or their numbers in the first spaces, with about 15 bits each."""
+        spaces = int(np.searchsorted(np.cumsum(self.widths), vectors.shape[1])) + 1
         numbers = aligned_zeros((len(vectors), self.padded), np.int16)
-        scales = np.empty((len(vectors), len(self.widths)), np.float64)
-        for space, (start, part) in enumerate(zip(self.starts, self.parts(vectors))):
+        scales = np.empty((len(vectors), spaces), np.float64)
+        for space, (start, part) in enumerate(zip(self.starts, self.parts(vectors)[:spaces])):
             sizes, width = np.abs(part.astype(np.float64)), part.shape[1]
             most = LARGEST_SUM - width  # rounding adds a half to each number at most
             scale = np.maximum(sizes.max(axis=1) / LARGEST_NUMBER, sizes.sum(axis=1) / most)
             scales[:, space] = scale
             numbers[:, start : start + width] = np.rint(part / np.where(scale > 0, scale, np.inf)[:, None])
-        return QuantizedQueries(numbers, scales, self.starts)
+        return QuantizedQueries(numbers, scales, self.starts[: spaces + 1])
 
 
 def aligned_zeros(shape: tuple[int, int], dtype) -> np.ndarray:

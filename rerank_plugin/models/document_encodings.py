@@ -1,12 +1,14 @@
-"""Encodes the documents of an index once, for rerankers that score from encodings, by the module of a model.
+"""Encodes the documents of an index once, for rerankers that score from encodings.
 
-What scores from them is in :mod:`rerank_plugin.models.encoded_documents`.
+Their vectors come from the model's module, or from a compiled sum of word vectors where the model is one. What scores
+from them is in :mod:`rerank_plugin.models.encoded_documents`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -14,10 +16,12 @@ import numpy as np
 import torch
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.outputs import check_free
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.stored_encodings import DTYPES, KeptPieces, write_encodings
+from rerank_plugin.indexes.vector_store import ENCODED, ListsConfig, Pieces, encodings_folder, write_store
 from rerank_plugin.inputs.builder import InputBuilder
-from rerank_plugin.models.encoded_documents import encodings_key
+from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 from rerank_plugin.models.register import MODELS
 
@@ -41,54 +45,68 @@ def encode_index(
     builder: InputBuilder,
     device: str = "cpu",
     batch_size: int | None = None,
-    dtype: str = "float32",
     description: dict | None = None,
     overwrite: bool = False,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+    lists: ListsConfig = ListsConfig(),
+    threads: int | None = None,
 ) -> Path:
-    """Encode all documents of the builder's index and keep the vectors in the index folder.
+    """Encode all documents of the builder's index, and write the store of their vectors in the index folder.
 
-    What an interrupted call has encoded is not encoded again.
+    Documents that an interrupted call has encoded are not encoded again.
 
     Args:
         model: in eval mode, on ``device``.
         batch_size: how many documents are encoded at once; by default 16 on a CPU and 512 elsewhere.
-        dtype: of the stored vectors: float32, or float16, which halves the file and keeps about three digits.
         description: further metadata to store, as JSON values.
         overwrite: replace encodings of this index by the same weights.
         progress: wraps the documents, for a progress bar.
+        threads: by default all available.
 
     Returns:
-        the folder with the vectors.
+        the folder of the store.
 
     Raises:
-        InputError: the model has no encodings, they exist already, or there is not enough memory.
+        InputError: the model has no encodings, they exist already, or are not finite; there is not enough memory; or as
+            :func:`rerank_plugin.indexes.vector_store.write_store`.
     """
     check_encodes(model)
-    if dtype not in DTYPES:
-        raise InputError(f"encodings are kept as {' or '.join(DTYPES)}, not {dtype}")
+    index, key = builder.index, weights_checksum(model, builder.vocabulary)
+    spaces = encoding_scorer(model, builder, 1).spaces
+    pieces = Pieces(index, key, spaces, TEXT_PIECE if model.reads_texts else PIECE)
+    check_free(encodings_folder(index, key), ENCODED, overwrite)
+    encode = document_encoder(model, builder, device, batch_size, threads)
+    done = iter(progress(range(len(index))))
+    for rows in pieces:
+        if pieces.has(rows):
+            deque(islice(done, len(rows)), maxlen=0)
+        else:
+            pieces.keep(rows, encode(rows, done))
+    next(done, None)  # ends the progress bar
+    return write_store(pieces, {"model": model.name, **(description or {})}, lists, overwrite, threads)
 
-    checksum = encodings_key(builder.index, model, builder.vocabulary)
-    kept = KeptPieces(builder.index, checksum)
 
-    def pieces() -> Iterator[np.ndarray]:
-        documents, piece = len(builder.index), TEXT_PIECE if model.reads_texts else PIECE
-        done = iter(progress(range(documents)))
-        for start in range(0, documents, piece):
-            rows = np.arange(start, min(start + piece, documents))
-            vectors = kept.find(rows, model.encoding_size)
-            if vectors is None:
-                vectors = encode_rows(model, builder, rows, device, batch_size, done)
-                kept.keep(rows, vectors)
-            else:
-                deque(islice(done, len(rows)), maxlen=0)
-            yield vectors
-        next(done, None)  # ends the progress bar
+def document_encoder(
+    model: EncodingModel,
+    builder: InputBuilder,
+    device: str = "cpu",
+    batch_size: int | None = None,
+    threads: int | None = None,
+) -> Callable[..., np.ndarray]:
+    """A function that encodes documents by their rows as :func:`encode_rows` does, with its argument ``done``.
 
-    metadata = {"model": model.name, **(description or {})}
-    folder = write_encodings(builder.index, checksum, pieces(), model.encoding_size, dtype, metadata, overwrite)
-    kept.remove()
-    return folder
+    It is the model's compiled sum of word vectors, or its module.
+    """
+    sums = model.vector_sums(builder)
+    if sums is None:
+        return partial(encode_rows, model, builder, device=device, batch_size=batch_size)
+
+    def encode(rows: np.ndarray, done: Iterator[int] = iter(())) -> np.ndarray:
+        vectors = sums.encode(builder.index.tokens, builder.index.offsets, rows, threads or available_threads())
+        deque(islice(done, len(rows)), maxlen=0)
+        return vectors
+
+    return encode
 
 
 @torch.inference_mode()
@@ -96,15 +114,15 @@ def encode_rows(
     model: EncodingModel,
     builder: InputBuilder,
     rows: np.ndarray,
+    done: Iterator[int] = iter(()),
     device: str = "cpu",
     batch_size: int | None = None,
-    done: Iterator[int] = iter(()),
 ) -> np.ndarray:
     """Encodings of documents ``rows`` int64 [n], float32 [n, E], in batches of similar lengths.
 
     Args:
-        batch_size: by default 16 on a CPU and 512 elsewhere.
         done: an iterator that is advanced once for each document, for progress bars.
+        batch_size: by default 16 on a CPU and 512 elsewhere.
     """
     batch_size = batch_size or (CPU_BATCH if device == "cpu" else DEVICE_BATCH)
     lengths = Candidates(builder.index, rows, np.zeros(len(rows), np.float32)).lengths

@@ -2,7 +2,8 @@
 
 Such a model is an :class:`~rerank_plugin.models.ranking_model.EncodingModel`, and its entry in the register has an
 ``encoder``. Encodings are valid for one set of weights, vocabularies and settings of a model and for one forward index.
-If any of them differs, the encodings are not used and the module itself scores.
+If any of them differs, the encodings are not used and the module itself scores. They are 8-bit codes
+(:mod:`rerank_plugin.indexes.vector_store`): scores are the module's for the vectors that the codes stand for.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
-from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
+from rerank_plugin.indexes.forward import IndexQuery
+from rerank_plugin.indexes.vector_store import VectorStore, encode_command, open_store
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.models.classes import class_of
 from rerank_plugin.models.fast_paths import EncodingScorer, FastPath, TextScorer
@@ -29,14 +30,13 @@ from rerank_plugin.text.vocabulary import Vocabulary
 log = logging.getLogger(__name__)
 
 
-def weights_checksum(model: Reader, vocabulary: Vocabulary, all_fields: bool = False) -> str:
+def weights_checksum(model: Reader, vocabulary: Vocabulary) -> str:
     """Checksum of all that a document's encoding depends on: parameters, buffers, configuration and vocabularies.
 
-    Fields of the configuration that only training reads are left out, but for ``all_fields``, and fields that came
-    later while they have their default: encodings that were made before keep their checksum.
+    Fields of the configuration that only training reads are left out, and fields that came later while they have their
+    default: encodings that were made before keep their checksum.
     """
-    left_out = () if all_fields else model.config.of_training
-    config = {name: value for name, value in asdict(model.config).items() if name not in left_out}
+    config = {name: value for name, value in asdict(model.config).items() if name not in model.config.of_training}
     for name in model.config.later:
         if config[name] == getattr(type(model.config), name):
             del config[name]
@@ -51,15 +51,6 @@ def weights_checksum(model: Reader, vocabulary: Vocabulary, all_fields: bool = F
     return digest.hexdigest()
 
 
-def encodings_key(index: ForwardIndex, model: Reader, vocabulary: Vocabulary) -> str:
-    """The checksum under which an index has a model's encodings: before, it was one of all fields."""
-    key = weights_checksum(model, vocabulary)
-    if not encodings_folder(index, key).is_dir():
-        before = weights_checksum(model, vocabulary, all_fields=True)
-        return before if encodings_folder(index, before).is_dir() else key
-    return key
-
-
 def encoding_scorer(model: Reader, builder: InputBuilder, threads: int) -> EncodingScorer:
     """The ``encoder`` of a model that has one."""
     return class_of(model.name, "encoder").open(model, builder, threads)
@@ -70,15 +61,14 @@ class EncodedDocuments(FastPath):
 
     Args:
         scorer: of the model's encodings.
-        vectors: encodings of documents of the index, float32 or float16 [n, E].
-        rows: which documents these are, int64 [n], increasing; by default all.
+        store: the encodings of the candidates.
     """
 
     gathers_words = False
 
-    def __init__(self, scorer: EncodingScorer, vectors: np.ndarray, rows: np.ndarray | None = None):
+    def __init__(self, scorer: EncodingScorer, store: VectorStore):
         super().__init__(scorer.config, {}, scorer.builder, scorer.threads)
-        self.scorer, self.vectors, self.rows = scorer, vectors, rows
+        self.scorer, self.store = scorer, store
 
     @classmethod
     def open(cls, model: Reader, builder: InputBuilder, threads: int) -> EncodedDocuments | None:
@@ -88,25 +78,19 @@ class EncodedDocuments(FastPath):
             InputError: the encodings are damaged, or there are none of a model that reads texts.
         """
         index, scorer = builder.index, encoding_scorer(model, builder, threads)
-        vectors = find_encodings(index, encodings_key(index, model, builder.vocabulary), scorer.encoding_size)
-        if vectors is None and isinstance(scorer, TextScorer):
+        store = open_store(index, weights_checksum(model, builder.vocabulary), scorer.spaces)
+        if store is None and isinstance(scorer, TextScorer):
             folder = scorer.model.folder
             raise InputError(
-                f"{index.folder} holds no encodings by {folder}; encode it with: rerank-plugin index "
-                f"--encode {folder} --index {index.folder}"
+                f"{index.folder} holds no encodings by {folder}; encode it with: {encode_command(index, folder)}"
             )
-        if vectors is None:
+        if store is None:
             _say_missing(model.name, index.folder)
             return None
-        return cls(scorer, vectors)
+        return cls(scorer, store)
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
-        vectors, rows = self.vectors, candidates.rows
-        if self.rows is not None:
-            rows = np.searchsorted(self.rows, rows)
-        if vectors.dtype != np.float32:
-            vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
-        return self.scorer.score(terms, query, candidates, vectors, rows)
+        return self.scorer.score(terms, query, candidates, self.store)
 
 
 @cache

@@ -13,9 +13,11 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.models.base import C, RerankerOptions
 
 if TYPE_CHECKING:
+    from rerank_plugin.indexes.vector_store import VectorStore
     from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
     from rerank_plugin.models.ranking_model import RankingModel, TextEncodingModel
     from rerank_plugin.models.reader import Reader
@@ -116,27 +118,24 @@ class EncodingScorer(_ArrayScorer[C]):
 
     @property
     @abstractmethod
-    def encoding_size(self) -> int:
-        """Length of an encoding, E."""
+    def widths(self) -> Sequence[int]:
+        """Numbers of an encoding in each space; the 8-bit codes that are stored have a scale for each."""
+
+    @property
+    def spaces(self) -> Spaces:
+        return Spaces(self.widths)
 
     @abstractmethod
-    def score(
-        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
-    ) -> np.ndarray:
-        """Scores, float32 [C], from the candidates' ``rows`` int64 [C] of ``vectors`` float32 [any, E]."""
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, store: VectorStore) -> np.ndarray:
+        """Scores, float32 [C], from the stored encodings of the candidates."""
 
 
 class InnerProductScorer(EncodingScorer[C]):
     """Scores by the inner product of the encodings of query and document; dense retrieval can search with it."""
 
     @property
-    def encoding_size(self) -> int:
-        return len(self.factors)
-
-    @property
-    @abstractmethod
-    def longest_encoding(self) -> float:
-        """An upper bound of the Euclidean norm of a document's encoding, rounding included; infinite if unknown."""
+    def widths(self) -> Sequence[int]:
+        return (len(self.factors),)
 
     @property
     @abstractmethod
@@ -147,16 +146,8 @@ class InnerProductScorer(EncodingScorer[C]):
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         """The encoding of a query, float32 [E]."""
 
-    def inner_products(self, query: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """``vectors[rows] @ query``, float32 [C], of vectors float32 [any, E] and rows int64 [C]."""
-        from rerank_plugin.kernels.inner_products import inner_products  # numba is slow to import
-
-        return inner_products(query, vectors, rows, self.threads)
-
-    def score(
-        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
-    ) -> np.ndarray:
-        return self.inner_products(self.encode(terms, query), vectors, rows)
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, store: VectorStore) -> np.ndarray:
+        return store.scores(self.encode(terms, query), candidates.rows, self.threads)
 
 
 class TextScorer(InnerProductScorer[C]):

@@ -5,16 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rerank_plugin.base.records import Document
-from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.builder import InputBuilder, Inputs
 from rerank_plugin.models.base import C
 from rerank_plugin.models.reader import Reader
+
+if TYPE_CHECKING:
+    from rerank_plugin.kernels.vector_sums import VectorSums
 
 SMALLEST_DEVIATION = 1e-6  # limits the scale of a feature that hardly varies
 
@@ -89,6 +92,10 @@ class EncodingModel(RankingModel[C]):
     def largest_score(self) -> Tensor:
         """An upper bound of the scores, a scalar; for a model whose score is an inner product."""
         raise NotImplementedError
+
+    def vector_sums(self, builder: InputBuilder) -> VectorSums | None:
+        """The compiled sums of word vectors that encode the documents of an index faster than the module; or None."""
+        return None
 
     @abstractmethod
     def encode_documents(

@@ -124,13 +124,15 @@ class NeuralReranker(Scorer):
         Args:
             rows: rows of all documents to be scored, int64 [n], increasing.
         """
-        from rerank_plugin.models.document_encodings import encode_rows
+        from rerank_plugin.indexes.vector_store import VectorStore
+        from rerank_plugin.models.document_encodings import document_encoder
 
         self.refresh()
         if self.fast_class is EncodedDocuments:
-            vectors = encode_rows(self.module, self.builder, rows)
+            vectors = document_encoder(self.module, self.builder)(rows)
             scorer = encoding_scorer(self.model, self.builder, self.threads)
-            self.fast, self.prepared = EncodedDocuments(scorer, vectors, rows), True
+            store = VectorStore.of_vectors(scorer.spaces, vectors, rows, len(self.builder.index))
+            self.fast, self.prepared = EncodedDocuments(scorer, store), True
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Scores of the candidates, float32 [C]. Invalid weights give NaN, which the ranking reports."""

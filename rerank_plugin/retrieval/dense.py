@@ -1,12 +1,9 @@
 """Dense retrieval: maximum inner product search over the stored encodings of all documents of an index.
 
 It needs encodings (``rerank-plugin index --encode``) by a model whose score is the inner product of a query's
-and a document's encoding, as KTRel's. A fast search finds the documents and the model's own arithmetic scores them, so
-that the scores are bit-identical to those of re-ranking.
-
-With a flat index the order is exact. The search sums products in another order than the model, so documents are fetched
-until the bound of the rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1) shows that
-none is missing.
+and a document's encoding, as KTRel's. A score is that of the stored 8-bit codes, to the last bit the same as that of
+re-ranking. Collections of 50,000 documents and more are divided into inverted lists, of which a search reads the
+nearest: it may miss documents (:mod:`rerank_plugin.indexes.vector_store`).
 
 Pseudo-relevance feedback adds the mean encoding of the top documents to the query and searches again, as RM3 does for
 BM25 (Rocchio 1971 without its negative part; for dense retrieval Li et al., ACM TOIS 41(3), 2023). The scores are then
@@ -29,17 +26,14 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.nearest import FLAT, HNSW, KINDS, AnnSearch, FlatSearch
-from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
+from rerank_plugin.indexes.vector_store import Fitting, encode_command, open_store
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
-
-ENCODER = "ktrel"  # the one that comes along, and that can be adapted to a collection
 
 log = logging.getLogger(__name__)
 
+FLAT, IVF = "flat", "ivf"
+KINDS = (FLAT, IVF)
 MORE = 64  # documents fetched beyond the depth at first
-UNIT_ROUNDOFF = 2.0**-24  # of float32
-PIECE = 1 << 16  # vectors that are read at once
 
 
 @dataclass(frozen=True)
@@ -49,25 +43,19 @@ class DenseConfig:
     Attributes:
         checkpoint: folder of the model that has encoded the index, a checkpoint or an encoder of texts; or the name of
             a bundled one (``ktrel``) or of one in a package (``minilm``).
-        kind: type of the vector index (see :mod:`rerank_plugin.indexes.nearest`).
-        ef_search: at least the depth is used.
+        kind: ``flat`` reads all inverted lists of the store of vectors, ``ivf`` the nearest.
+        nprobe: lists that ``ivf`` reads; None for the number that the store was made with.
     """
 
     name: str = field(default="dense", init=False)
     checkpoint: str
     kind: str = setting(
-        FLAT,
-        "search of the vectors: flat (exact, all documents), ivf or hnsw (approximate; built by the index command)",
+        IVF,
+        "search of the vectors: ivf (of the nearest inverted lists, in collections of 50,000 documents and more) or "
+        "flat (of all documents)",
         option="dense_index",
     )
-    nprobe: int = setting(32, "inverted lists that ivf probes")
-    ef_search: int = setting(128, "candidates that hnsw keeps while searching")
-    device: str = setting(
-        "cpu",
-        "device that compares the vectors: cpu, or cuda with faiss for GPUs (default: that of the reranker)",
-        option="dense_device",
-        otherwise="device",
-    )
+    nprobe: int | None = setting(None, "inverted lists that ivf reads (default: as the index was encoded)", type=int)
     feedback: int = setting(
         0,
         "pseudo-relevance feedback: search again with the query vector moved towards the N best documents; 0 for none",
@@ -83,8 +71,8 @@ class DenseConfig:
             raise InputError("dense retrieval needs a model's checkpoint: dense:CHECKPOINT")
         if self.kind not in KINDS:
             raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
-        if min(self.nprobe, self.ef_search) < 1:
-            raise InputError("nprobe and ef_search must be at least 1")
+        if self.nprobe is not None and self.nprobe < 1:
+            raise InputError("nprobe must be at least 1")
         if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
             raise InputError("the documents of the feedback and their weight must not be below 0")
 
@@ -103,7 +91,7 @@ def opened_encoder(forward, checkpoint: str | Path, **options):
 
 
 class QueryEncoder:
-    """Encodes queries, and computes inner products with other encodings, with the model's own arithmetic.
+    """Encodes queries.
 
     Args:
         forward: the index whose documents the encodings are compared with.
@@ -113,12 +101,12 @@ class QueryEncoder:
         InputError: the checkpoint cannot be used, or its score is no inner product of encodings.
 
     Attributes:
-        key: checksum of the weights. size: E.
+        key: checksum of the weights. spaces: of its encodings.
     """
 
     def __init__(self, forward, checkpoint: str | Path):
         from rerank_plugin.models.classes import has_inner_products
-        from rerank_plugin.models.encoded_documents import encoding_scorer, encodings_key
+        from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 
         self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, threads=1)
         model, builder = self.reranker.model, self.reranker.builder
@@ -128,42 +116,32 @@ class QueryEncoder:
                 "document's encoding, so it cannot retrieve; ktrel can"
             )
         self.scorer = encoding_scorer(model, builder, 1)
-        self.key, self.size = encodings_key(forward, model, builder.vocabulary), self.scorer.encoding_size
-        self.said: set[str] = set()
+        self.key, self.spaces = weights_checksum(model, builder.vocabulary), self.scorer.spaces
+        self.warned: set[str] = set()
 
     def encode(self, text: str) -> np.ndarray | None:
         """The encoding of a plain-text query, float32 [E]; None if the model knows none of its words."""
         terms = self.forward.query(text)
         words = self.reranker.builder.query(terms)
         if words.cut:
-            self._say("cut", "'%.60s' is longer than the model reads: the rest is cut, here and later", text)
+            self._warn("cut", "'%.60s' is longer than the model reads: the rest is cut, here and later", text)
         if not self.reranker.can_read(words):
-            self._say("unknown", "'%.60s': the model knows none of its words and finds nothing, here and later", text)
+            self._warn("unknown", "'%.60s': the model knows none of its words and finds nothing, here and later", text)
             return None
         return self.scorer.encode(terms, words)
 
-    def _say(self, what: str, message: str, text: str) -> None:
-        if what not in self.said:
-            self.said.add(what)
+    def _warn(self, kind: str, message: str, text: str) -> None:
+        """Warn about a kind of queries once."""
+        if kind not in self.warned:
+            self.warned.add(kind)
             log.warning("dense retrieval: query " + message, text)
 
-    def inner_products(self, encoding: np.ndarray, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """``vectors[rows] @ encoding``, float32 [n], of vectors float32 or float16 [any, E] and rows int64 [n]."""
-        if vectors.dtype != np.float32:
-            vectors, rows = vectors[rows].astype(np.float32), np.arange(len(rows))
-        return self.scorer.inner_products(encoding, vectors, rows)
 
-
-def encode_command(index, checkpoint: str | Path) -> str:
-    """The command that encodes the documents of an index."""
-    return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
-
-
-class Asked(NamedTuple):
-    """A query's encoding, float32 [E], None for nothing to search by; what fits its filter, bool [R], None for all."""
+class EncodedQuery(NamedTuple):
+    """A query's encoding, float32 [E], None where nothing can be searched, and what fits its filter, None for all."""
 
     encoding: np.ndarray | None
-    fits: np.ndarray | None
+    fitting: Fitting | None
 
 
 class DenseStage:
@@ -179,66 +157,63 @@ class DenseStage:
     def __init__(self, index, config: DenseConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         self.encoder = QueryEncoder(self.forward, config.checkpoint)
-        vectors = find_encodings(self.forward, self.encoder.key, self.encoder.size)
-        encode = encode_command(index, config.checkpoint)
-        if vectors is None:
+        store = open_store(self.forward, self.encoder.key, self.encoder.spaces)
+        if store is None:
+            encode = encode_command(index, config.checkpoint)
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
-        self.vectors = vectors
-        self.longest = self._longest()
-        if config.kind == FLAT:
-            self.searcher = FlatSearch(self.vectors, config.device)
-        else:
-            effort = config.ef_search if config.kind == HNSW else config.nprobe
-            folder = encodings_folder(self.forward, self.encoder.key)
-            self.searcher = AnnSearch(folder, config.kind, effort, config.device, f"{encode} --ann {config.kind}")
+        self.store = store
+        self.probes = len(store.lists) - 1 if config.kind == FLAT else config.nprobe
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents that fit the query's filter.
 
         There are none where the model knows no word of the query (a warning says so once).
-
-        Raises:
-            InputError: the depth is more than a GPU can return, or a filter is more than it can do.
         """
-        asked = self.read(query)
-        best = self.nearest(asked, self.config.feedback).rows if self.config.feedback else ()
-        return self.nearest(asked, depth, best, self.config.feedback_weight)
+        encoded = self.read(query)
+        best = self.nearest(encoded, self.config.feedback).rows if self.config.feedback else ()
+        return self.nearest(encoded, depth, best, self.config.feedback_weight)
 
     def lacking_words(self, query: Query) -> list[str]:
         return self.encoder.reranker.lacking_words(query)
 
-    def read(self, query: Query) -> Asked:
+    def read(self, query: Query) -> EncodedQuery:
         """The query as it is searched for, so that several searches encode it once."""
-        encoding = self.encoder.encode(query.text) if len(self.vectors) else None
+        encoding = self.encoder.encode(query.text) if len(self.store) else None
         if encoding is None or query.filter is None:
-            return Asked(encoding, None)
-        if self.config.device != "cpu":
-            raise InputError("faiss cannot filter on a GPU: keep the vectors on the CPU, or search without a filter")
-        return Asked(encoding, self.index.fitting(query.filter))
+            return EncodedQuery(encoding, None)
+        return EncodedQuery(encoding, self.store.fitting(self.index.fitting(query.filter)))
 
-    def nearest(self, asked: Asked, depth: int, rows: Sequence[int] = (), weight: float = 0.0) -> Candidates:
-        """The best ``depth`` documents for a query that is moved towards some, by their rows int64 [n]."""
-        if asked.encoding is None:
+    def nearest(
+        self,
+        query: EncodedQuery,
+        depth: int,
+        feedback: Sequence[int] = (),
+        weight: float = 0.0,
+        candidates: Sequence[int] = (),
+    ) -> Candidates:
+        """The best ``depth`` of the documents that a search finds and of some candidates.
+
+        Args:
+            feedback: rows of the documents that the query is moved towards, int64 [n]. weight: theirs.
+            candidates: rows that fit the query's filter, int64 [C].
+        """
+        if query.encoding is None:
             return Candidates(self.forward, [], [])
-        encoding, fits = self._moved(asked.encoding, rows, weight), asked.fits
-        documents = len(self.forward) if fits is None else int(fits.sum())
-        most = min(documents, self.searcher.most or documents)
-        if min(depth, documents) > most:
-            raise InputError(f"faiss returns at most {most} documents from a GPU: lower the depth, or use the CPU")
-        reach, bound = min(depth + MORE, most), self._rounding(encoding)
+        moved, reach = self.store.quantize(self._moved(query.encoding, feedback, weight)), depth + MORE
         while True:
-            rows, products = self.searcher.search(encoding, reach, fits)
-            scores = self.encoder.inner_products(encoding, self.vectors, rows)
-            best = Candidates(self.forward, rows, scores).best(depth)
-            if reach == most or len(rows) < reach or products[-1] + bound < best.first_stage_scores[-1]:
-                return best
-            reach = min(4 * reach, most)
+            rows, scores = self.store.search(moved, reach, query.fitting, self.probes)
+            if len(rows) < reach or scores[-1] < scores[depth - 1]:  # or documents that tie with the last are missing
+                break
+            reach *= 4
+        others = np.setdiff1d(candidates, rows).astype(np.int64)
+        scores = np.concatenate([scores, self.store.scores(moved, others)])
+        return Candidates(self.forward, np.concatenate([rows, others]), scores).best(depth)
 
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
-        vector = self.vectors[row].astype(np.float32)
-        rows, products = self.searcher.search(vector, min(depth + 1, self.searcher.most or len(self.forward)))
-        lengths = np.linalg.norm(self.vectors[rows].astype(np.float32), axis=1) * np.linalg.norm(vector)
+        vector = self.store.decode(np.array([row]))[0]
+        rows, products = self.store.search(vector, depth + 1, probes=self.probes)
+        lengths = np.linalg.norm(self.store.decode(rows), axis=1) * np.linalg.norm(vector)
         cosines = np.divide(products, lengths, out=np.zeros(len(rows), np.float32), where=lengths > 0)
         others = rows != row
         return Candidates(self.forward, rows[others], cosines[others]).best(depth)
@@ -250,26 +225,8 @@ class DenseStage:
         """
         if not len(rows):
             return encoding
-        mean = self.vectors[rows].mean(axis=0, dtype=np.float32)
+        mean = self.store.decode(np.asarray(rows)).mean(axis=0, dtype=np.float32)
         return encoding + np.float32(weight) * self.encoder.scorer.factors * mean
-
-    def _longest(self) -> float:
-        """An upper bound of the Euclidean norm of the documents' encodings; computed if the model knows none."""
-        if math.isfinite(known := self.encoder.scorer.longest_encoding):
-            return known
-        longest = 0.0
-        for start in range(0, len(self.vectors), PIECE):
-            piece = self.vectors[start : start + PIECE].astype(np.float32)
-            longest = max(longest, float(np.linalg.norm(piece, axis=1).max()))
-        return 1.001 * longest
-
-    def _rounding(self, encoding: np.ndarray) -> float:
-        """An upper bound of the difference between the search's and the model's inner product of two vectors."""
-        if not self.searcher.exact:
-            return 0.0
-        roundings = len(encoding) * UNIT_ROUNDOFF
-        size = float(np.linalg.norm(encoding.astype(np.float64))) * self.longest
-        return 2 * roundings / (1 - roundings) * size
 
 
 register(FirstStageEntry(DenseConfig, "the best documents by this model's encodings of the index", "checkpoint"))

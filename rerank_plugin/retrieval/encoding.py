@@ -1,4 +1,4 @@
-"""Encodes the documents of an index with a model, builds approximate vector indexes, and encodes judged queries."""
+"""Encodes the documents of an index with a model, and judged queries."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED
-from rerank_plugin.indexes.nearest import AnnConfig, build_ann
-from rerank_plugin.indexes.stored_encodings import encodings_folder, find_encodings
-from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder, opened_encoder
+from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, ListsConfig, VectorStore, encodings_folder, open_store
+from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +26,6 @@ class IndexEncoder:
 
     Raises:
         InputError: the checkpoint cannot be read, or does not fit the index.
-
-    Attributes:
-        size: E, the dimension of an encoding.
     """
 
     def __init__(self, index: ForwardIndex, checkpoint: str | Path, device: str = "cpu"):
@@ -41,48 +35,66 @@ class IndexEncoder:
         reranker = opened_encoder(index, checkpoint, device=device, fast=False)  # with its module
         self.model, self.builder = reranker.model, reranker.builder
         check_encodes(self.model)
-        self.size = self.model.encoding_size
 
     @cached_property
     def key(self) -> str:
         """The checksum of the model's weights, by which its encodings are stored."""
-        from rerank_plugin.models.encoded_documents import encodings_key
+        from rerank_plugin.models.encoded_documents import weights_checksum
 
-        return encodings_key(self.index, self.model, self.builder.vocabulary)
+        return weights_checksum(self.model, self.builder.vocabulary)
 
-    def vectors(self) -> np.ndarray | None:
-        """The stored encodings, as :func:`~rerank_plugin.indexes.stored_encodings.find_encodings` gives them."""
-        return find_encodings(self.index, self.key, self.size)
+    def store(self) -> VectorStore | None:
+        """The stored encodings, as :func:`~rerank_plugin.indexes.vector_store.open_store` gives them."""
+        from rerank_plugin.models.encoded_documents import encoding_scorer
+
+        return open_store(self.index, self.key, encoding_scorer(self.model, self.builder, 1).spaces)
 
     def encode(
         self,
         batch_size: int | None = None,
-        dtype: str = "float32",
         overwrite: bool = False,
         progress: Callable[[Iterable[int]], Iterable[int]] = iter,
+        lists: ListsConfig = ListsConfig(),
+        threads: int | None = None,
     ) -> Path:
-        """Encode all documents, store the vectors, and return their folder. Overwriting replaces the whole folder.
+        """Encode all documents, store the vectors, and return their folder.
+
+        The store of the adapted encoder replaces that of the encoder that it was adapted from, which can read it.
 
         Args:
             batch_size: documents encoded at once; None for the device's default.
-            dtype: of the stored vectors, ``float32`` or ``float16``.
             progress: wraps the iteration over the rows, for a progress bar.
+            threads: None for all available.
 
         Raises:
-            InputError: vectors are stored already and ``overwrite`` is false, or an encoding is not finite.
+            InputError: as :func:`rerank_plugin.models.document_encodings.encode_index`.
         """
         from rerank_plugin.models.document_encodings import encode_index
 
         log.info("encoding by %s", self._description())
         described = {"checkpoint": str(self.checkpoint)}
-        return encode_index(self.model, self.builder, self.device, batch_size, dtype, described, overwrite, progress)
+        source = self._source()
+        if source is not None:
+            described[SOURCE] = source
+        folder = encode_index(
+            self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads
+        )
+        if source is not None:
+            shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
+        return folder
+
+    def _source(self) -> str | None:
+        """The checksum of the encoder that this one was adapted from; None if it is not the index's adapted one."""
+        from rerank_plugin.models.ktrel.adaptation import source_of
+
+        return source_of(Path(self.checkpoint)) if self.checkpoint == self.index.folder / ADAPTED else None
 
     def _description(self) -> str:
         """The encoder and the purpose of its encodings: an index may be encoded by two."""
         if self.checkpoint == ENCODER:
-            return f"the bundled {ENCODER}, for re-ranking and dense retrieval"
+            return f"the bundled {ENCODER}"
         if self.checkpoint == self.index.folder / ADAPTED:
-            return f"{ENCODER} as adapted to this collection, for the hybrid"
+            return f"{ENCODER} as it is and as adapted to this collection"
         return str(self.checkpoint)
 
     @property
@@ -123,7 +135,7 @@ class IndexEncoder:
     def is_adapted(self) -> bool:
         """Whether the index holds this encoder's adapted version and its encodings."""
         adapted = self._existing_adapted()
-        return adapted is not None and self._is_source_of(adapted) and adapted.vectors() is not None
+        return adapted is not None and self._is_source_of(adapted) and adapted.store() is not None
 
     def _existing_adapted(self) -> IndexEncoder | None:
         """The adapted encoder in the index folder; None if it is missing or cannot be read."""
@@ -133,21 +145,7 @@ class IndexEncoder:
             return None
 
     def _is_source_of(self, adapted: IndexEncoder) -> bool:
-        from rerank_plugin.models.encoded_documents import weights_checksum
-        from rerank_plugin.models.ktrel.adaptation import is_of
-
-        return is_of(Path(adapted.checkpoint), weights_checksum(self.model, self.builder.vocabulary))
-
-    def build_ann(self, config: AnnConfig, overwrite: bool = False) -> Path:
-        """Build an approximate index of the stored vectors and return its folder.
-
-        Raises:
-            InputError: no vectors are stored, or the index exists and ``overwrite`` is false.
-        """
-        vectors = self.vectors()
-        if vectors is None:
-            raise InputError(f"{self.index.folder} holds no encodings by {self.checkpoint}: encode it first")
-        return build_ann(encodings_folder(self.index, self.key), vectors, config, overwrite)
+        return adapted._source() == self.key
 
     def keep_judged(self, specs: Sequence[str], overwrite: bool = False) -> tuple[Path, int]:
         """Encode judged queries and store them; return their folder and their number.

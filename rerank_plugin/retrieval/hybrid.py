@@ -1,6 +1,8 @@
 """The hybrid of words and meaning: BM25, and RM3 if asked for, fused with an encoder, by default the bundled ``ktrel``.
 
-Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. What words and meaning agree on is feedback for
+Scores are interpolated as :mod:`rerank_plugin.retrieval.fusion` says. The encoder ranks what it finds itself and the
+candidates of BM25: where its search reads only some inverted lists, documents that BM25 ranks high still get their
+score by the encoder. What words and meaning agree on is feedback for
 both: with RM3, BM25 searches again for the query expanded from the best fused documents, the more so the shorter it is;
 then the encoder searches again, with the query moved towards the best of all. In the end, documents that the encoder
 puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). ``index --encode ktrel`` also
@@ -22,7 +24,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import ADAPTED
-from rerank_plugin.retrieval.dense import ENCODER, DenseConfig, DenseStage, encode_command
+from rerank_plugin.indexes.vector_store import ENCODER, encode_command
+from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
@@ -98,9 +101,9 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        found = _adapted(index) if config.encoder == ENCODER else None
-        adapted = found is not None
-        self.dense = found or DenseConfig(config.encoder).open(index)
+        by_adapted = _adapted(index) if config.encoder == ENCODER else None
+        adapted = by_adapted is not None
+        self.dense = by_adapted or DenseConfig(config.encoder).open(index)
         self.words, self.matches, self.weights = LuceneConfig().open(index), None, config.weights(adapted)
         if adapted:
             from rerank_plugin.inputs.vector_features import VectorFeatures
@@ -117,19 +120,19 @@ class HybridStage:
         config = self.config
         weight, with_rm3 = self.weights
         weights = [1 - weight, weight]
-        words, asked = [self.words.search(query, DEPTH)], self.dense.read(query)
-        near = self.dense.nearest(asked, DEPTH)
+        words, encoded = [self.words.search(query, DEPTH)], self.dense.read(query)
+        near = self.dense.nearest(encoded, DEPTH, candidates=words[0].rows)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
             words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, DEPTH))
             words_share = 1 - with_rm3
             weights = [words_share * (1 - RM3_SHARE), words_share * RM3_SHARE, with_rm3]
         best = fuse(self.forward, [*words, near], weights, config.feedback)
-        near = self.dense.nearest(asked, DEPTH, best.rows, config.feedback_weight)
+        near = self.dense.nearest(encoded, DEPTH, best.rows, config.feedback_weight, words[0].rows)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
         if self.matches is not None:
             fused = self._with_matches(query, fused)
-        encodings = self.dense.vectors[fused.rows[: config.regularized]].astype(np.float32)
+        encodings = self.dense.store.decode(fused.rows[: config.regularized])
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
         return Candidates(self.forward, fused.rows, scores).best(depth)
 

@@ -17,7 +17,7 @@ are asked for, every share is 1.
 A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
 finds its own relevant documents, so evaluate on other queries, or without ``itself``.
 
-The folder ``judged``, beside the encodings of the documents (:mod:`rerank_plugin.indexes.stored_encodings`), holds
+The folder ``INDEX/judged/KEY``, where KEY is the checksum of the model's weights, holds
 ``vectors.npy`` (float32 [Q, E], encodings of the judged queries, of length 1), ``starts.npy`` (uint64 [Q+1], where each
 query's documents start), ``rows.npy`` (uint32 [J], relevant documents as rows of the forward index), and
 ``judged.json`` (format version, checksum of the forward index, sources, counts).
@@ -39,13 +39,14 @@ from rerank_plugin.files.arrays import open_array, ranges, save_array
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import JUDGED as FOLDER
 from rerank_plugin.indexes.index_folder import reading, write_description
-from rerank_plugin.indexes.stored_encodings import encodings_folder
-from rerank_plugin.retrieval.dense import ENCODER, QueryEncoder
+from rerank_plugin.indexes.vector_store import ENCODER, encode_command
+from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.hybrid import HYBRID
 from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
 
-FOLDER, DESCRIPTION_FILE = "judged", "judged.json"
+DESCRIPTION_FILE = "judged.json"
 JUDGED = FolderKind(
     "a folder of judged queries",
     DESCRIPTION_FILE,
@@ -108,7 +109,7 @@ class NeighboursConfig:
 
 def judged_folder(index: ForwardIndex, key: str) -> Path:
     """The folder of the judged queries encoded by the model with this checksum; it need not exist."""
-    return encodings_folder(index, key) / FOLDER
+    return index.folder / FOLDER / key
 
 
 def write_judged(
@@ -133,12 +134,12 @@ def write_judged(
         sources.append(source)
         for query in queries:
             relevant = [id for id, grade in judgments.get(query.id, {}).items() if grade > 0]
-            found = index.rows(relevant) if relevant else np.zeros(0, np.int64)
-            found = np.unique(found[found >= 0])
-            vector = unit(encoder.encode(query.text)) if len(found) else None
+            indexed = index.rows(relevant) if relevant else np.zeros(0, np.int64)
+            indexed = np.unique(indexed[indexed >= 0])
+            vector = unit(encoder.encode(query.text)) if len(indexed) else None
             if vector is not None:
                 vectors.append(vector)
-                rows.append(found)
+                rows.append(indexed)
     if not vectors:
         raise InputError(f"{', '.join(sources)}: no query has a word the model knows and a relevant document")
     starts = np.cumsum([0, *map(len, rows)])
@@ -174,19 +175,19 @@ class NeighboursStage:
         self.forward, self.config, self.name = index.forward, config, config.name
         self.rankings, self.encoder = self._open(index)
         folder = judged_folder(self.forward, self.encoder.key)
-        again = f"rerank-plugin index --encode {config.checkpoint} --index {index.folder} --judged QJ"
+        again = f"{encode_command(index, config.checkpoint)} --judged QJ"
         if not folder.is_dir():
             raise InputError(f"{index.folder} holds no judged queries for {config.checkpoint}; keep them with: {again}")
         repair = f"make it again with: {again} --overwrite"
         with reading(folder, repair):
             described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
-            found = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
+            entries = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
             self.vectors, self.starts, self.rows = (open_array(folder / name) for name in JUDGED.files)
         expected = [FORMAT_VERSION, self.forward.checksum, len(self.vectors), len(self.rows)]
-        fits = self.vectors.shape[1:] == (self.encoder.size,) and len(self.starts) == len(self.vectors) + 1
-        if found != expected or not fits:
+        fits = self.vectors.shape[1:] == (self.encoder.spaces.size,) and len(self.starts) == len(self.vectors) + 1
+        if entries != expected or not fits:
             raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
-        self.counts, self.every = np.diff(self.starts.astype(np.int64)), np.arange(len(self.vectors))
+        self.counts = np.diff(self.starts.astype(np.int64))
 
     def _open(self, index) -> tuple[list[FirstStage], QueryEncoder]:
         """The first stages that say whom to listen to, none to listen to all, and what encodes queries."""
@@ -204,17 +205,19 @@ class NeighboursStage:
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents, by float32 score, then by decreasing document id."""
+        from rerank_plugin.kernels.inner_products import inner_products  # numba is slow to import
+
         encoding = unit(self.encoder.encode(query.text))
         if encoding is None:
             return Candidates(self.forward, [], [])
-        cosines = self.encoder.inner_products(encoding, self.vectors, self.every)
+        cosines = inner_products(encoding, self.vectors)
         # By cosine, of equal ones the first: the same neighbours whatever their order in memory.
         nearest = np.argsort(-cosines, kind="stable")
         nearest = nearest[(cosines[nearest] > 0) & (self.config.itself | (cosines[nearest] < SAME))]
         nearest = nearest[: self.config.neighbours]
         counts = self.counts[nearest]
         relevant = self.rows[ranges(self.starts[nearest], counts)]  # of one query after the other
-        shares = [self._shares(one, query, relevant, counts) for one in self.rankings] or [np.ones(len(counts))]
+        shares = [self._shares(ranking, query, relevant, counts) for ranking in self.rankings] or [np.ones(len(counts))]
         weights = cosines[nearest].astype(np.float64) ** self.config.power * np.mean(shares, axis=0) / np.sqrt(counts)
         of_each = np.repeat(weights, counts)
         rows, places = np.unique(relevant[of_each > 0], return_inverse=True)

@@ -18,6 +18,7 @@ from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
 from rerank_plugin.ranking.explain import explain, place_of
@@ -28,7 +29,6 @@ from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import RerankerOptions, Scorer
-from rerank_plugin.retrieval.dense import ENCODER, encode_command
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
 from rerank_plugin.retrieval.lucene import BM25, NAMES, LuceneFirstStage
 from rerank_plugin.retrieval.register import FirstStage, configure

@@ -23,8 +23,9 @@ from rerank_plugin.indexes.index_folder import (
     retry_if_replaced,
     write_description,
 )
-from rerank_plugin.indexes.stored_encodings import write_encodings
+from rerank_plugin.indexes.vector_store import Pieces, write_store
 from rerank_plugin.indexes.verification import verify
+from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from tests.processes import inside, start, status_of
 
@@ -347,7 +348,7 @@ def test_verification_notices_a_changed_description(copy, changes, message):
 
 
 def damage(folder):
-    path = folder / "000001.npy"
+    path = folder / "codes.000001.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
@@ -360,19 +361,22 @@ def give_to_another_index(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (damage, "000001.npy does not match its checksum"),
-        (lambda folder: (folder / "000001.npy").unlink(), "000001.npy does not match its checksum"),
+        (damage, "codes.000001.npy does not match its checksum"),
+        (lambda folder: (folder / "codes.000001.npy").unlink(), "codes.000001.npy does not match its checksum"),
         (lambda folder: (folder / "encodings.json").unlink(), "encodings.json cannot be read"),
-        (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, or of another index"),
-        (give_to_another_index, "encodings.json is damaged, or of another index"),
-        (lambda folder: folder.rename(folder.with_name("other")), "encodings.json is damaged, or of another index"),
+        (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, of another index, or"),
+        (give_to_another_index, "encodings.json is damaged, of another index, or"),
+        (lambda folder: folder.rename(folder.with_name("other")), "encodings.json is damaged, of another index, or"),
         (lambda folder: (folder / "more.npy").write_text("mine"), "more.npy is not on the list of encodings.json"),
     ],
 )
 def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, refused, spoil, message):
     forward = Index(copy).forward
-    folder = write_encodings(forward, "key", [np.ones((len(forward), 3), np.float32)], 3)
-    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 2
+    pieces = Pieces(forward, "key", Spaces([3]))
+    for rows in pieces:
+        pieces.keep(rows, np.ones((len(rows), 3), np.float32))
+    folder = write_store(pieces)
+    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 8
     spoil(folder)
     assert message in refused("index --verify --index copy")
 

@@ -1,4 +1,4 @@
-"""Fixtures of the conformance tests: an index with concepts, word vectors, and a library of many documents."""
+"""What all conformance tests share: an index with concepts, word vectors, and a library of many documents."""
 
 from functools import cache
 
@@ -10,6 +10,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.models.encoded_documents import EncodedDocuments
 from tests import annotated, small
 from tests.conformance.models import QUERY, STORED, in_double, inputs_of, make, opened, text_encoder
 from tests.models import encodable
@@ -24,15 +25,15 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def text_encoders(tmp_path_factory):
-    """Returns rerankers of text encoders, over ``STORED`` in real Lucene."""
+    """Gives rerankers by encoders of texts, over ``STORED`` in real Lucene."""
     folder = tmp_path_factory.mktemp("stored") / "index"
     build_index(iter(STORED), folder, "small", Problems(), threads=1)
     return cache(lambda kind: text_encoder(kind, Index(folder)))
 
 
 @pytest.fixture
-def reranker(case, path, index, vectors, request):  # noqa: F811
-    """The reranker of a case on a path."""
+def one(case, path, index, vectors, request):  # noqa: F811
+    """The reranker of a case, by a path."""
     if case.model == "encoder":
         return request.getfixturevalue("text_encoders")(case.sizes["folder"])
     return opened(make(case, vectors), path, index, vectors, threads=2)
@@ -45,18 +46,21 @@ def reference(index, vectors, request):  # noqa: F811
     known = {}
 
     def encoded(kind):
-        model = request.getfixturevalue("text_encoders")(kind).model
-        alone = [model.encode_texts([document])[0] for document in STORED]
-        return np.array(alone) @ model.encode_query(QUERY.text)
+        reranker = request.getfixturevalue("text_encoders")(kind)
+        model = reranker.model
+        alone = np.array([model.encode_texts([document])[0] for document in STORED])
+        decoded = EncodedDocuments.open(model, reranker.builder, 1).store.decode(np.arange(len(STORED)))
+        np.testing.assert_allclose(decoded, alone, rtol=0, atol=0.51 / 127 * np.abs(alone).max())
+        return decoded.astype(np.float64) @ model.encode_query(QUERY.text)
 
     def of(case):
         if str(case) not in known:
             if case.model == "encoder":
                 scores = encoded(case.sizes["folder"])
             else:
-                reranker = opened(make(case, vectors), "module", index, vectors)
+                one = opened(make(case, vectors), "module", index, vectors)
                 with torch.inference_mode():
-                    scores = reranker.model.double()(in_double(inputs_of(reranker))).numpy()
+                    scores = one.model.double()(in_double(inputs_of(one))).numpy()
             assert len(np.unique(scores.round(4))) >= 6 and np.ptp(scores) > 0.01
             known[str(case)] = scores
         return known[str(case)]
@@ -65,7 +69,7 @@ def reference(index, vectors, request):  # noqa: F811
 
 
 class Library:
-    """140 documents of up to 130 words from 500 distinct words, 400 of them known to the models."""
+    """140 documents of up to 130 words out of 500, of which the models know 400."""
 
     def __init__(self, folder):
         random = np.random.default_rng(8)

@@ -1,4 +1,4 @@
-"""Scores of every registered model on every path: the changes that must not affect them, and those that must."""
+"""What must not change a score of any registered model, on any path, and what must."""
 
 import logging
 
@@ -12,6 +12,7 @@ from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWrit
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.encoded_documents import EncodedDocuments
+from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
 from tests.conformance import twins
@@ -31,8 +32,10 @@ from tests.conformance.models import (
     has_word_vectors,
     inputs_of,
     make,
+    make_own,
     opened,
     paths_of,
+    rounding,
     scores_of,
 )  # fmt: skip
 
@@ -45,27 +48,31 @@ TWINS = [case for case in CASES if model_classes(case.model)[0].name in twins.TW
 
 @pytest.mark.parametrize("case", TWINS, ids=str)
 def test_the_plain_twin_gives_the_same_from_texts(case, index, vectors):
-    """On every path, also if texts are cut. The twin reads only texts, word vectors and weights."""
-    selected = [0, 3, EMPTY, ONE_WORD, UNKNOWN_WORDS, 8]
-    for cut, places, rows in (
+    """By every path, also where texts are cut. The twin reads texts, word vectors and weights, and nothing else.
+
+    Stored encodings are compared with the module elsewhere, over the vectors that their codes stand for.
+    """
+    few = [0, 3, EMPTY, ONE_WORD, UNKNOWN_WORDS, 8]
+    for cut, some, rows in (
         ({}, [0, 3], range(len(small.DOCUMENTS))),
-        ({"document_words": 5, "query_words": 3}, [0, 2, 4, 5], selected),
-        ({"document_words": 1}, [0], selected),
+        ({"document_words": 5, "query_words": 3}, [0, 2, 4, 5], few),
+        ({"document_words": 1}, [0], few),
     ):
-        model = make(case, vectors, **cut)
-        paths = [opened(model, path, index, vectors) for path in paths_of(case.model)]
-        for query in [QUERIES[place] for place in places]:
+        model = make_own(case, vectors, **cut)
+        names = ["module"] if isinstance(model, EncodingModel) else paths_of(case.model)
+        paths = [opened(model, path, index, vectors) for path in names]
+        for query in [QUERIES[place] for place in some]:
             if not paths[0].can_read(paths[0].builder.query(index.query(query.text))):
-                continue  # a query without concepts, for a model of concepts
+                continue  # of words, to a model of concepts
             expected = twins.scores(model, index, vectors, query, small.DOCUMENTS, rows)
-            for reranker in paths:
-                assert_same(scores_of(reranker, query, rows), expected, 1e-5)
+            for one in paths:
+                assert_same(scores_of(one, query, rows), expected, 1e-5)
         assert cut or np.ptp(expected) > 0.01
 
 
 @every_path
 def test_more_padding(case, path, index, vectors):
-    """From a model with room for exactly the longest text to models with more room and the same weights."""
+    """From a model with room for the longest text alone to models with more room and the same weights."""
     read = inputs_of(opened(make(case, vectors, document_words=60, query_words=20), "module", index, vectors))
     longest, words = int(read.document_mask.sum(dim=1).max()), int(read.query_mask.sum(dim=1).max())
     tight = make(case, vectors, document_words=longest, query_words=words)
@@ -76,18 +83,18 @@ def test_more_padding(case, path, index, vectors):
         if more > 1 and tight.config.concepts:
             room |= {"document_concepts": 200, "query_concepts": 64}
         wider = grown(tight, case, vectors, **room)
-        assert_same(scores_of(opened(wider, path, index, vectors)), expected)
+        assert_same(scores_of(opened(wider, path, index, vectors)), expected, rounding(case, path))
 
 
 @every_case
 def test_what_stands_in_padding_means_nothing(case, index, vectors):
-    """For the module: padded positions hold words, terms, concepts and weights that would change scores, and a full
-    row prevents the others from being cut. 700 more padded positions change nothing either."""
+    """Of the module itself: padded places hold words, terms, concepts and weights that would matter, and a full row
+    keeps the others from being cut. 700 more pads change nothing either."""
     model = make(case, vectors)
     if model.any_width and not case.model.startswith("duet"):
         model = make(case, vectors, document_words=720)
-    reranker = opened(model, "module", index, vectors)
-    inputs = inputs_of(reranker)
+    one = opened(model, "module", index, vectors)
+    inputs = inputs_of(one)
     changed = {
         "documents": inputs.documents.masked_fill(~inputs.document_mask, 3),
         "document_terms": inputs.document_terms.masked_fill(~inputs.document_mask, int(inputs.query_terms[0, 1])),
@@ -106,204 +113,198 @@ def test_what_stands_in_padding_means_nothing(case, index, vectors):
     }
     full = Inputs.joined([misled, misled.take(slice(0, 1))._replace(**masks)])
     with torch.inference_mode():
-        expected = scores_of(reranker)
+        expected = scores_of(one)
         assert_same(model(misled).numpy(), expected)
         assert_same(model(full).numpy()[:-1], expected)
 
 
 @every_reranker
-def test_other_batch_mates_orders_and_repetitions(reranker, case, reference):
+def test_other_batch_mates_orders_and_repetitions(one, case, path, reference):
     random, expected = np.random.default_rng(0), reference(case)
     for rows in [[EMPTY], [3, 0, 3], random.permutation(len(expected)), [7, 1], [5, 8, 2], *np.arange(10)[:, None]]:
-        assert_same(scores_of(reranker, rows=rows), expected[rows])
+        assert_same(scores_of(one, rows=rows), expected[rows], rounding(case, path))
 
 
 @every_path
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_batch_size(case, path, index, vectors, reference, batch_size):
-    reranker = opened(make(case, vectors), path, index, vectors, batch_size=batch_size)
-    assert_same(scores_of(reranker), reference(case))
+    one = opened(make(case, vectors), path, index, vectors, batch_size=batch_size)
+    assert_same(scores_of(one), reference(case), rounding(case, path))
 
 
 @every_reranker
-def test_two_calls_and_other_queries_between(reranker, case, reference):
+def test_two_calls_and_other_queries_between(one, case, path, reference):
     for query in QUERIES:
-        scores_of(reranker, query)
-    assert_same(scores_of(reranker), reference(case))
-    assert scores_of(reranker).tolist() == scores_of(reranker).tolist()
+        scores_of(one, query)
+    assert_same(scores_of(one), reference(case), rounding(case, path))
+    assert scores_of(one).tolist() == scores_of(one).tolist()
 
 
 @every_reranker
-def test_several_queries_at_once(reranker):
-    """Some have no candidates, and one keeps its first-stage order."""
+def test_several_queries_at_once(one):
+    """Some have no candidates, and one is left to the first stage, in its place."""
     queries = [*QUERIES[:3], Query("unread", "nowhere"), *QUERIES[3:]]
     rows = [list(range(10)), [3], [5, 1], [9, 0, 4, 2], [], [8], [7, 7]]
-    all_scores = reranker.score_many(
-        queries, [small.candidates(reranker.builder.index, query_rows) for query_rows in rows]
-    )
-    for query, query_rows, scores in zip(queries, rows, all_scores):
-        assert_same(scores, scores_of(reranker, query, query_rows))
-    assert reranker.score_many([], []) == []
+    found = one.score_many(queries, [small.candidates(one.builder.index, some) for some in rows])
+    for query, some, scores in zip(queries, rows, found):
+        assert_same(scores, scores_of(one, query, some))
+    assert one.score_many([], []) == []
 
 
 @every_path
 def test_one_word_query(case, path, index, vectors):
-    """With any number of padded positions."""
+    """However many slots are padded."""
     query, tight = Query("q", "aspirin"), make(case, vectors, query_words=1 if has_word_vectors(case.model) else 8)
     expected = scores_of(opened(tight, "module", index, vectors), query)
     assert np.ptp(expected) > 0.003
     for words in (1, 2, 16) if has_word_vectors(case.model) else (8, 16):
         wider = grown(tight, case, vectors, query_words=words)
-        assert_same(scores_of(opened(wider, path, index, vectors), query), expected)
+        assert_same(scores_of(opened(wider, path, index, vectors), query), expected, rounding(case, path))
 
 
 @every_path
 def test_documents_that_are_empty_or_one_word(case, path, index, vectors):
-    """Shorter than any n-gram; with and without padding."""
+    """Shorter than any n-gram; with and without room behind them."""
     tight = make(case, vectors, document_words=1 if has_word_vectors(case.model) else 8)
     expected = scores_of(opened(tight, "module", index, vectors), rows=[ONE_WORD, EMPTY])
     assert np.isfinite(expected).all()
     for words in (1, 2, 60) if has_word_vectors(case.model) else (8, 60):
         wider = grown(tight, case, vectors, document_words=words)
-        actual = scores_of(opened(wider, path, index, vectors), rows=[ONE_WORD, EMPTY])
-        assert_same(actual, expected)
-        assert_same(scores_of(opened(wider, path, index, vectors), rows=[EMPTY]), expected[1:])
+        found = scores_of(opened(wider, path, index, vectors), rows=[ONE_WORD, EMPTY])
+        assert_same(found, expected, rounding(case, path))
+        assert_same(scores_of(opened(wider, path, index, vectors), rows=[EMPTY]), expected[1:], rounding(case, path))
 
 
 @every_reranker
-def test_order_of_query_words(reranker, case):
-    actual = scores_of(reranker, Query("q", "aspirin women stroke"))
-    turned = scores_of(reranker, Query("q", "stroke aspirin women"))
-    matters = case.model in READS_QUERY_IN_ORDER or "bigram_overlap_text" in reranker.builder.feature_names
-    assert (np.abs(actual - turned).max() > 1e-4) == matters
+def test_order_of_query_words(one, case):
+    found = scores_of(one, Query("q", "aspirin women stroke"))
+    turned = scores_of(one, Query("q", "stroke aspirin women"))
+    matters = case.model in READS_QUERY_IN_ORDER or "bigram_overlap_text" in one.builder.feature_names
+    assert (np.abs(found - turned).max() > 1e-4) == matters
 
 
 @every_reranker
-def test_unknown_words(reranker, case):
-    """Models that match words distinguish quokka, twice in one document, from zyzzyva, once in it.
+def test_unknown_words(one, case):
+    """Models that match words tell quokka, which is in one document twice, from zyzzyva, which is there once.
 
-    Models of word pieces know the pieces of every word, so they distinguish them in any document.
+    Models of word pieces know those of every word, so they tell them apart whatever the document.
     """
-    quokka, zyzzyva = (scores_of(reranker, Query("q", f"{word} heart")) for word in ("quokka", "zyzzyva"))
-    matched = reranker.model.matches_unknown_words or any("title" in name for name in reranker.builder.feature_names)
-    expected = [UNKNOWN_WORDS] * bool(matched) if has_word_vectors(case.model) else list(range(len(quokka)))
-    assert np.flatnonzero(np.abs(quokka - zyzzyva) > 1e-6).tolist() == expected
+    found, other = (scores_of(one, Query("q", f"{word} heart")) for word in ("quokka", "zyzzyva"))
+    matched = one.model.matches_unknown_words or any("title" in name for name in one.builder.feature_names)
+    expected = [UNKNOWN_WORDS] * bool(matched) if has_word_vectors(case.model) else list(range(len(found)))
+    assert np.flatnonzero(np.abs(found - other) > 1e-6).tolist() == expected
 
 
 @every_reranker
 @pytest.mark.parametrize("text", ["nowhere", "", "?! 糖尿病"])
-def test_a_query_that_cannot_be_read_keeps_the_first_stage_which_is_said_once(reranker, text, caplog):
-    candidates = small.candidates(reranker.builder.index, [2, 0, 1], np.array([0.5, 3.25, -1.0], np.float32))
-    # Other models know a piece of the text.
-    if has_word_vectors(reranker.name) or not text or (reranker.name == "bert" and "糖" in text):
+def test_a_query_that_cannot_be_read_keeps_the_first_stage_which_is_said_once(one, text, caplog):
+    candidates = small.candidates(one.builder.index, [2, 0, 1], np.array([0.5, 3.25, -1.0], np.float32))
+    if has_word_vectors(one.name) or not text or (one.name == "bert" and "糖" in text):  # others know some piece of it
         with caplog.at_level(logging.WARNING):
             for _ in range(2):
-                scores = reranker.score(Query("q7", text), candidates)
-                assert scores.tolist() == [0.5, 3.25, -1.0]
-                scores[:] = 0  # not an array of the candidates
-        messages = [record.getMessage() for record in caplog.records]
-        assert len(messages) == 1 and "query q7: the model knows none of its" in messages[0]
+                found = one.score(Query("q7", text), candidates)
+                assert found.tolist() == [0.5, 3.25, -1.0]
+                found[:] = 0  # which is no array of the candidates'
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 1 and "query q7: the model knows none of its" in said[0]
 
 
 @every_path
 def test_a_long_query_is_cut_which_is_said_once(case, path, index, vectors, caplog):
-    reranker = opened(make(case, vectors, query_words=2), path, index, vectors)
+    one = opened(make(case, vectors, query_words=2), path, index, vectors)
     text = "aspirin cancer"
     with caplog.at_level(logging.WARNING):
-        whole = scores_of(reranker, Query("q8", text))
+        whole = scores_of(one, Query("q8", text))
         if has_word_vectors(case.model):
             assert not caplog.records
             for query_id in ("q8" * 40, "q9"):
-                cut = scores_of(reranker, Query(query_id, f"{text} stroke women diet"))
-                if not reranker.builder.feature_names and reranker.builder.concepts is None:
+                cut = scores_of(one, Query(query_id, f"{text} stroke women diet"))
+                if not one.builder.feature_names and one.builder.concepts is None:
                     assert_same(cut, whole)
-            messages = [record.getMessage() for record in caplog.records]
-            assert (
-                len(messages) == reranker.builder.reads_words
-                and reranker.queries_cut == 2 * reranker.builder.reads_words
-            )
-            assert all(f"query {'q8' * 30}... has 5 words" in message for message in messages)
+            said = [record.getMessage() for record in caplog.records]
+            assert len(said) == one.builder.reads_words and one.queries_cut == 2 * one.builder.reads_words
+            assert all(f"query {'q8' * 30}... has 5 words" in message for message in said)
 
 
 @every_reranker
-def test_no_candidates(reranker):
-    assert scores_of(reranker, rows=[]).shape == (0,)
+def test_no_candidates(one):
+    assert scores_of(one, rows=[]).shape == (0,)
 
 
 @pytest.fixture(scope="module")
 def bare_indexes(tmp_path_factory):
-    """An index without documents, and one of documents without words."""
+    """One of no documents, and one of documents without words."""
     folder = tmp_path_factory.mktemp("bare")
     writer = ForwardIndexWriter(folder / "none")
     writer.extend([])
     writer.close_streams()
     writer.finish(np.arange(0))
-    empty = ForwardIndex(folder / "none", dict.fromkeys(FIELDS, 0.0))
-    return empty, small.build_index(folder / "wordless", [("a", "", ""), ("b", "?!", "...")])
+    none = ForwardIndex(folder / "none", dict.fromkeys(FIELDS, 0.0))
+    return none, small.build_index(folder / "wordless", [("a", "", ""), ("b", "?!", "...")])
 
 
 @every_path
 def test_indexes_without_documents_or_words(case, path, vectors, bare_indexes):
-    """Only features and biases count. Models of concepts, and stored encodings, need a complete index folder."""
+    """Only features and biases count. Models of concepts need an index with concepts, stored encodings a whole one."""
     model = make(case, vectors)
-    if model.config.concepts or path == "fast" and fast_class_of(model, bare_indexes[0], vectors) is EncodedDocuments:
+    if model.config.concepts or path == "fast" and one_fast_class(model, bare_indexes[0], vectors) is EncodedDocuments:
         pytest.skip("needs a whole index folder")
-    empty, wordless = (opened(model, path, index, vectors) for index in bare_indexes)
-    assert scores_of(empty).shape == (0,)
-    actual = scores_of(wordless)
-    assert_same(actual[:1], actual[1:])
-    assert_same(actual, scores_of(opened(model, "module", bare_indexes[1], vectors)))
+    none, wordless = (opened(model, path, index, vectors) for index in bare_indexes)
+    assert scores_of(none).shape == (0,)
+    found = scores_of(wordless)
+    assert_same(found[:1], found[1:])
+    assert_same(found, scores_of(opened(model, "module", bare_indexes[1], vectors)))
 
 
-def fast_class_of(model, index, vectors):
+def one_fast_class(model, index, vectors):
     return NeuralReranker(model, vectors.vocabulary, index).fast_class
 
 
 @each_path([(case, path) for case, path in EVERY if has_word_vectors(case.model)])
 def test_weights_that_are_no_numbers_name_document_and_query(case, path, index, vectors):
-    """NaN in the last filter or unit of any layer: no fast path may lose it next to padded zeros."""
+    """NaN in the last of any layer's filters or units: no fast path may lose it among those it padded with zeros."""
     model = make(case, vectors)
-    reranker = opened(model, path, index, vectors)
-    stored = reranker.fast_class is EncodedDocuments
+    one = opened(model, path, index, vectors)
+    stored = one.fast_class is EncodedDocuments
     for name, parameter in model.named_parameters():
         kept = parameter.detach().clone()
         with torch.no_grad():
             (parameter if parameter.ndim == 0 or "embeddings" in name else parameter[-1]).fill_(float("nan"))
-        reranker.refresh()
+        one.refresh()
         with pytest.raises(InputError, match=r"document MED-14 for query q17 as NaN") as raised:
-            small.checked(reranker, Query("q17", "heart attack risk"), small.candidates(index, [8, 1]))
-        assert "\n" not in str(raised.value) and not (stored and reranker.fast), name
+            small.checked(one, Query("q17", "heart attack risk"), small.candidates(index, [8, 1]))
+        assert "\n" not in str(raised.value) and not (stored and one.fast), name
         with torch.no_grad():
             parameter.copy_(kept)
 
 
-REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # other models may read it as a dissimilar word
+REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # others may take it for a dissimilar word
 
 
 @each_path([(case, path) for case, path in EVERY if case.model in REPORTS])
 def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors):
     broken = vectors._replace(matrix=vectors.matrix.copy())
     broken.matrix[broken.vocabulary.ids["heart"]] = np.nan
-    reranker = opened(make(case, broken), path, index, broken)
+    one = opened(make(case, broken), path, index, broken)
     with pytest.raises(InputError, match="document MED-14 for query q17"):
-        small.checked(reranker, Query("q17", "heart risk"), small.candidates(index, [8, 1]))
+        small.checked(one, Query("q17", "heart risk"), small.candidates(index, [8, 1]))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @each_path([(case, path) for case, path in EVERY if case.model.startswith("delta")])
 def test_one_broken_word_is_not_hidden_by_a_maximum(tmp_path, case, path, value):
-    """'broken' has an invalid vector. At any position among 8 words, the error names its document."""
+    """'broken' has a vector that is no vector. Wherever it stands among 8 words, its document is named."""
     vectors = small.word_vectors(["heart", "attack", "risk", "broken"], dimension=5, seed=1)
     vectors.matrix[vectors.vocabulary.ids["broken"], 2] = value
     documents = [("good", "attack risk attack", ""), ("short", "broken", "")]
     for place in (0, 1, 2, 3, 7):
-        words = ["attack", "risk"] * 4
-        words[place] = "broken"
-        documents.append((f"bad{place}", " ".join(words), ""))
+        said = ["attack", "risk"] * 4
+        said[place] = "broken"
+        documents.append((f"bad{place}", " ".join(said), ""))
     index = small.build_index(tmp_path / "forward", documents)
-    reranker, query = opened(make(case, vectors), path, index, vectors), Query("q7", "heart risk")
-    assert np.isfinite(scores_of(reranker, query, [0])).all()
+    one, query = opened(make(case, vectors), path, index, vectors), Query("q7", "heart risk")
+    assert np.isfinite(scores_of(one, query, [0])).all()
     for row in range(1, len(documents)):
         for rows in ([row], [0, row]):
             with pytest.raises(InputError, match=f"document {documents[row][0]} for query q7"):
-                small.checked(reranker, query, small.candidates(index, rows))
+                small.checked(one, query, small.candidates(index, rows))

@@ -1,4 +1,4 @@
-"""Weights of every registered model: all have an effect, training changes all paths, and checkpoints restore them."""
+"""Weights of every registered model: no part is idle, training moves all paths, and a checkpoint is the model."""
 
 from dataclasses import fields
 
@@ -32,6 +32,7 @@ from tests.conformance.models import (
     has_word_vectors,
     inputs_of,
     make,
+    make_own,
     new,
     opened,
     paths_of,
@@ -39,7 +40,7 @@ from tests.conformance.models import (
 )  # fmt: skip
 
 RATES = {"drmm": 0.01, "knrm": 0.1, "matchpyramid": 0.01, "pacrr": 0.05}  # learning rates that differ from 0.02
-KEY_BIAS = "attention.self.key.bias"  # a bias added to all keys of a head does not change attention
+KEY_BIAS = "attention.self.key.bias"  # what is added to all keys of a head alike changes no attention
 
 
 @every_case
@@ -47,53 +48,49 @@ def test_every_parameter_has_a_gradient(case, index, vectors):
     model = make(case, vectors)
     scores = model(inputs_of(opened(model, "module", index, vectors)))  # [B]
     (scores * torch.linspace(-1, 2, len(scores))).sum().backward()
-    idle = [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.grad is None or not parameter.grad.abs().max() > 1e-9
-    ]
+    idle = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.abs().max() > 1e-9]
     assert list(model.parameters()) and not [name for name in idle if not name.endswith(KEY_BIAS)]
-    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+    assert all(torch.isfinite(one.grad).all() for one in model.parameters())
 
 
 @every_path
 def test_every_parameter_moves_the_scores(case, path, index, vectors):
-    """Also on a fast path, after a refresh. Stored encodings are used only with the weights that made them."""
+    """Also those of a fast path, which has to be told. Stored encodings are used with their own weights only."""
     model = make(case, vectors)
-    reranker = opened(model, path, index, vectors)
-    before, idle = scores_of(reranker), []
-    stored = isinstance(reranker.fast, EncodedDocuments)
+    one = opened(model, path, index, vectors)
+    before, idle = scores_of(one), []
+    stored = isinstance(one.fast, EncodedDocuments)
     for name, parameter in model.named_parameters():
-        saved_values = parameter.detach().clone()
+        kept = parameter.detach().clone()
         with torch.no_grad():
             parameter.add_(torch.randn_like(parameter))
-        reranker.refresh()
-        if np.abs(scores_of(reranker) - before).max() < 1e-6:
+        one.refresh()
+        if np.abs(scores_of(one) - before).max() < 1e-6:
             idle.append(name)
-        assert not (stored and reranker.fast), name
+        assert not (stored and one.fast), name
         with torch.no_grad():
-            parameter.copy_(saved_values)
+            parameter.copy_(kept)
     assert not [name for name in idle if not name.endswith(KEY_BIAS)]
-    reranker.refresh()
-    assert scores_of(reranker).tolist() == before.tolist()
-    assert isinstance(reranker.fast, EncodedDocuments) == stored
+    one.refresh()
+    assert scores_of(one).tolist() == before.tolist()
+    assert isinstance(one.fast, EncodedDocuments) == stored
 
 
 @every_case
 def test_training_lowers_the_loss(case, index, vectors):
-    """Rank documents with 'heart' above the others, from the initial weights; all paths use the trained weights."""
-    without_dropout = {field.name: 0.0 for field in fields(model_classes(case.model)[1]) if "dropout" in field.name}
+    """Documents that say 'heart' over those that do not, from the weights a model begins with; all paths follow."""
+    without_dropout = {one.name: 0.0 for one in fields(model_classes(case.model)[1]) if "dropout" in one.name}
     model, query = new(case, vectors, 3, **without_dropout), Query("q", "heart attack risk")
     paths = [opened(model, path, index, vectors, threads=1) for path in paths_of(case.model)]
     before, inputs = scores_of(paths[-1], query), inputs_of(paths[0], query)
-    relevant = torch.tensor(["heart" in f"{title} {abstract}".lower() for _, title, abstract in small.DOCUMENTS])
+    says = torch.tensor(["heart" in f"{title} {abstract}".lower() for _, title, abstract in small.DOCUMENTS])
     rate = 0.003 if not has_word_vectors(case.model) else RATES.get(case.model, 0.02)
     optimizer, losses = torch.optim.Adam(model.parameters(), rate), []
     start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     model.train()
     for _ in range(50):
         scores = model(inputs)
-        loss = (1 - scores[relevant][:, None] + scores[~relevant][None, :]).clamp_min(0).mean()
+        loss = (1 - scores[says][:, None] + scores[~says][None, :]).clamp_min(0).mean()
         optimizer.zero_grad()
         loss.backward()
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
@@ -105,18 +102,18 @@ def test_training_lowers_the_loss(case, index, vectors):
     model.eval()
     expected = scores_of(paths[0], query)
     assert np.abs(expected - before).max() > 0.1
-    for reranker in paths[1:]:  # which a forward pass in training mode refreshed
-        assert_same(scores_of(reranker, query), expected, 1e-5)
+    for one in paths[1:]:  # which a forward pass in training mode refreshed
+        assert_same(scores_of(one, query), expected, 1e-5)
 
 
 @every_case
 def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vectors):
-    """With any single rate two calls in training mode differ; without dropout, and in eval mode, they are equal.
+    """Each rate alone makes two calls in training mode differ; with none of them, and when serving, they are equal.
 
-    A cross-encoder has the rates of its encoder's layers, and of a new head.
+    The rates of a cross-encoder are those of its encoder's layers, and that of a head that is ours.
     """
     own = not has_word_vectors(case.model)
-    rates = [field.name for field in fields(model_classes(case.model)[1]) if "dropout" in field.name]
+    rates = [one.name for one in fields(model_classes(case.model)[1]) if "dropout" in one.name]
     if own:
         rates = [name for name, layer in make(case, vectors).named_modules() if isinstance(layer, torch.nn.Dropout)]
     for rate in [*rates, None]:
@@ -125,22 +122,22 @@ def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vecto
         for name in rates if own else ():
             model.get_submodule(name).p = chosen[name]
         path = paths_of(case.model)[-1]
-        reranker = opened(model, path, index, vectors, threads=1)
-        serving = scores_of(reranker)
+        one = opened(model, path, index, vectors, threads=1)
+        serving = scores_of(one)
         model.train()
-        assert (np.abs(scores_of(reranker) - scores_of(reranker)).max() > 1e-4) == (rate is not None), rate
+        assert (np.abs(scores_of(one) - scores_of(one)).max() > 1e-4) == (rate is not None), rate
         model.eval()
-        assert_same(scores_of(reranker), serving, 1e-5)
+        assert_same(scores_of(one), serving, 1e-5)
 
 
 @every_case
 def test_word_vectors_are_no_weights(case, vectors):
-    """Unless the model trains embeddings; and L2 costs apply to weights, not to biases."""
+    """Of models that do not train embeddings of their own; and L2 costs are of weights."""
     model = make(case, vectors)
-    vector_shaped = {name for name, tensor in model.state_dict().items() if tensor.shape == vectors.matrix.shape}
-    assert vector_shaped <= {"words.embeddings"}
-    parameters = {id(tensor): name for name, tensor in model.named_parameters()}
-    costly = {parameters[id(tensor)] for weights in model.regularized().values() for tensor in weights}
+    kept = {name for name, one in model.state_dict().items() if one.shape == vectors.matrix.shape}
+    assert kept <= {"words.embeddings"}
+    parameters = {id(one): name for name, one in model.named_parameters()}
+    costly = {parameters[id(one)] for weights in model.regularized().values() for one in weights}
     if case.model in ("delta", "delta-classifier", "sevmos"):
         assert set(model.regularized()) == {"convolution", "feed_forward"}
         assert costly == {name for name in parameters.values() if not name.endswith("bias")}
@@ -153,8 +150,8 @@ def test_word_vectors_are_no_weights(case, vectors):
 
 @pytest.fixture
 def saved(case, vectors, tmp_path):
-    """A folder with the model of a case, and the model; its embeddings differ from the word vectors."""
-    model = make(case, vectors, document_words=9, query_words=5)
+    """A folder with the model of a case, and the model; its trained embeddings are not the word vectors."""
+    model = make_own(case, vectors, document_words=9, query_words=5)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.25)
@@ -169,13 +166,13 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
     device = "cpu:0" if path == "device" else "cpu"
     kind = StoredModel if path == "fast" and isinstance(model.config, ShapedConfig) else type(model)
     for spec in (f"{case.model}:{folder}", str(folder)):
-        reranker = rerankers.load(spec, index, RerankerOptions(device, fast=path != "module"))
-        loaded = reranker.model
+        one = rerankers.load(spec, index, RerankerOptions(device, fast=path != "module"))
+        loaded = one.model
         assert vars(loaded.config) == vars(model.config) and not loaded.training and type(loaded) is kind
-        assert {name: array.tolist() for name, array in loaded.arrays().items()} == {
-            name: array.tolist() for name, array in model.arrays().items()
+        assert {name: one.tolist() for name, one in loaded.arrays().items()} == {
+            name: one.tolist() for name, one in model.arrays().items()
         }
-        assert_same(scores_of(reranker), expected, 1e-5)
+        assert_same(scores_of(one), expected, 1e-5)
     assert np.ptp(expected) > 1e-3
 
 
@@ -183,9 +180,9 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
 def test_checkpoints_are_loaded_strictly(case, saved):
     folder, model = saved
     weights = load_file(folder / "model.safetensors")
-    name = max(weights, key=lambda key: weights[key].numel())
-    less = {key: tensor for key, tensor in weights.items() if key != name}
-    for changed, message in [
+    name = max(weights, key=lambda one: weights[one].numel())
+    less = {other: tensor for other, tensor in weights.items() if other != name}
+    for changed, said in [
         (less, f"missing {name}"),
         ({**weights, "more": torch.zeros(2)}, "unexpected more"),
         ({**weights, name: weights[name].half()}, f"{name} is of type (torch.)?float16, expected (torch.)?float32"),
@@ -193,7 +190,7 @@ def test_checkpoints_are_loaded_strictly(case, saved):
     ]:
         save_file(changed, folder / "model.safetensors")
         for load in [load_checkpoint, *[load_stored] * isinstance(model.config, ShapedConfig)]:
-            with pytest.raises(InputError, match=f"model.safetensors does not fit the model: {message}"):
+            with pytest.raises(InputError, match=f"model.safetensors does not fit the model: {said}"):
                 load(folder, read_config(folder))
 
 
@@ -251,30 +248,30 @@ WRONG = {
 
 @pytest.mark.parametrize("name", names())
 def test_wrong_hyper_parameters(name):
-    """Sizes below 1, dropout outside [0, 1), and lexical features that are unknown or that the model does not read."""
+    """Sizes below 1, dropout outside [0, 1), and lexical features that the model does not read or that are none."""
     config_class = model_classes(name)[1]
-    arguments = {} if has_word_vectors(name) else {"files" if name == "encoder" else "encoder": "x"}
+    given = {} if has_word_vectors(name) else {"files" if name == "encoder" else "encoder": "x"}
     if config_class.reads_concepts({}):
-        arguments |= {"concepts": 3, "concept_dimension": 4}
+        given |= {"concepts": 3, "concept_dimension": 4}
     wrong = list(WRONG.get(name, []))
-    for field in fields(config_class):
-        if type(field.default) is int and field.name not in MAY_BE_ZERO:
-            message = "odd numbers|at least 1|width 0" if field.name.startswith(("kernel", "width")) else "at least 1"
-            wrong += [({field.name: 0}, message), ({field.name: -1}, "at least 1|leaves out|width -1")]
-        elif "dropout" in field.name:
-            wrong += [({field.name: rate}, f"dropout.* {rate}") for rate in (1.0, -0.1, float("nan"))]
-    feature, message = (
+    for one in fields(config_class):
+        if type(one.default) is int and one.name not in MAY_BE_ZERO:
+            said = "odd numbers|at least 1|width 0" if one.name.startswith(("kernel", "width")) else "at least 1"
+            wrong += [({one.name: 0}, said), ({one.name: -1}, "at least 1|leaves out|width -1")]
+        elif "dropout" in one.name:
+            wrong += [({one.name: rate}, f"dropout.* {rate}") for rate in (1.0, -0.1, float("nan"))]
+    feature, said = (
         ("bm25_footnote", "bm25_footnote") if name in WITH_FEATURES else ("bm25_title", "no lexical features")
     )
-    wrong.append(({"lexical_features": (feature,)}, message))
-    for values, message in wrong:
-        with pytest.raises(InputError, match=f"here: .*({message})"):
-            build_config(config_class, {**arguments, **values}, "here")
+    wrong.append(({"lexical_features": (feature,)}, said))
+    for values, said in wrong:
+        with pytest.raises(InputError, match=f"here: .*({said})"):
+            build_config(config_class, {**given, **values}, "here")
 
 
 @every_case
 def test_configurations_survive_json(case):
-    """Lists become tuples, and the error names a value that is unknown or of the wrong type."""
+    """Lists become tuples, and a value that is unknown or of another kind is named."""
     config = configured(case)
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(config).items()}
     assert build_config(type(config), values, "here") == config

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes import vector_store
-from rerank_plugin.indexes.index_folder import forward_checksum
-from rerank_plugin.indexes.vector_store import ListsConfig, Pieces, VectorStore, open_store, write_store
+from rerank_plugin.indexes.index_folder import forward_checksum, write_description
+from rerank_plugin.indexes.vector_store import (
+    ListsConfig,
+    Pieces,
+    VectorStore,
+    encodings_folder,
+    open_store,
+    write_store,
+)
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.kernels.quantized_products import scores
 from tests import small
@@ -245,9 +252,11 @@ def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     with pytest.raises(InputError, match=r"1 of 9 inverted lists find \d+% .*101% are needed"):
         write_store(pieces, config=low)
     assert open_store(index, "key", SPACES) is None and pieces.has(next(iter(pieces)))
-    for config, said in ((ListsConfig(lists=11), "512 of 11"), (ListsConfig(lists=3, probes=0), "0 of 3")):
-        with pytest.raises(InputError, match=f"{said} inverted lists cannot be searched in 10 documents"):
-            write_store(pieces, config=config)
+    with pytest.raises(InputError, match="11 inverted lists are too many for 10 documents"):
+        write_store(pieces, config=ListsConfig(lists=11))
+    for wrong in ({"probes": 0}, {"lists": 0}):
+        with pytest.raises(InputError, match="needs an inverted list at least"):
+            ListsConfig(**wrong)
 
 
 def test_recall_is_that_of_counting():
@@ -322,11 +331,46 @@ def test_damaged_stores_are_refused(index, spoil, said):
 
 
 def test_encodings_of_before_are_encoded_again(index):
-    """As the program before wrote them, for an index of one segment."""
-    from rerank_plugin.indexes.stored_encodings import write_encodings
-
-    write_encodings(index, "key", [vectors_of()], SPACES.size)
-    with pytest.raises(InputError, match="encode again in its place"):
-        open_store(index, "key", SPACES)
+    """As the program before wrote them: numbers of floating point, a file for the index's only segment."""
+    folder = encodings_folder(index, "key")
+    folder.mkdir(parents=True)
+    np.save(folder / "000001.npy", vectors_of())
+    entries = {"weights": "key", "forward_index": index.checksum, "shape": [10, SPACES.size], "dtype": "float32"}
+    for checkpoint, named in (("c/ktrel-w", "c/ktrel-w"), (f"{index.folder}/adapted", "ktrel")):
+        description = {"format_version": 1, "checkpoint": checkpoint, **entries}
+        write_description(folder / "encodings.json", description, ["000001.npy"])
+        command = f"index --encode {named} --index {index.folder} --overwrite"
+        with pytest.raises(InputError, match=f"version 1, this program reads 2: encode again with: .*{command}$"):
+            open_store(index, "key", SPACES)
     written(index, overwrite=True)
     assert len(open_store(index, "key", SPACES)) == 10
+
+
+@pytest.mark.parametrize("lists", [1, 3])
+def test_the_encoder_that_another_was_adapted_from_reads_its_first_space(index, lists):
+    """Scores are those of a store of this space alone, to the last bit."""
+    vectors, first = vectors_of(seed=4), Spaces([33])
+    write_store(pieces_of(index, vectors), {"source": "before"}, ListsConfig(lists=lists, floor=0))
+    store, queries = open_store(index, "before", first), vectors_of(3, 8, first)
+    alone = VectorStore.of_vectors(first, vectors[:, :33], ROWS, len(ROWS))
+    assert store.decode(ROWS[::-1]).tolist() == alone.decode(ROWS[::-1]).tolist()
+    for query in queries:
+        scores_of_all = alone.scores(query, ROWS)
+        assert store.scores(query, ROWS).tolist() == scores_of_all.tolist()
+        rows, found = store.search(query, 4, probes=lists)
+        assert rows.tolist() == np.argsort(-scores_of_all, kind="stable")[:4].tolist()
+        assert found.tolist() == scores_of_all[rows].tolist()
+    assert store.recall(3, depth=2) > 0
+    with pytest.raises(InputError, match=r"spaces \[33\], expected \[5\]"):
+        open_store(index, "before", Spaces([5]))
+    assert open_store(index, "another", first) is None
+
+
+def test_a_store_in_memory_of_some_documents():
+    vectors, rows = vectors_of(3, 5), np.array([2, 5, 6])
+    store = VectorStore.of_vectors(SPACES, vectors, rows, 9)
+    query, order = vectors_of(1, 6)[0], np.array([6, 2, 5, 2])
+    expected = scores(SPACES.quantize(vectors), np.array([2, 0, 1, 0]), store.quantize(query))[0]
+    assert store.scores(query, order).tolist() == expected.tolist()
+    assert store.decode(order) == pytest.approx(vectors[[2, 0, 1, 0]], abs=0.02)
+    assert store.search(query, 2)[0].tolist() == rows[np.argsort(-expected[[1, 2, 0]])[:2]].tolist()

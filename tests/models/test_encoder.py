@@ -103,16 +103,16 @@ def expected(name, folders, documents):
 @pytest.mark.parametrize("name", ["st", "plain", "pair"])
 def test_dense_retrieval_and_re_ranking_by_the_vectors_of_transformers(name, folders, encoded, documents):
     queries, vectors = expected(name, folders, documents)
-    stored = IndexEncoder(encoded.forward, folders[name]).vectors()
+    stored = IndexEncoder(encoded.forward, folders[name]).store().decode(np.arange(len(documents)))
     assert encoded.forward.ids.take(np.arange(len(documents))) == [one.id for one in documents]
-    np.testing.assert_allclose(stored, vectors, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(stored, vectors, rtol=0, atol=0.51 / 127 * np.abs(vectors).max())
     stage = DenseConfig(str(folders[name])).open(encoded)
     reranker = rerankers.load(f"encoder:{folders[name]}", encoded.forward)
     for text, query in zip(QUERIES, queries):
         found = stage.search(Query("q", text), 10)
-        products = vectors @ query
-        np.testing.assert_allclose(found.first_stage_scores, np.sort(products)[::-1][:10], rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(products[found.rows], found.first_stage_scores, rtol=1e-5, atol=1e-5)
+        products = stored @ query
+        np.testing.assert_allclose(found.first_stage_scores, np.sort(products)[::-1][:10], rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(products[found.rows], found.first_stage_scores, rtol=1e-5, atol=1e-4)
         again = reranker.score(Query("q", text), Candidates(encoded.forward, found.rows, np.zeros(10)))
         assert again.tolist() == found.first_stage_scores.tolist()
     assert np.ptp(products) > 0.01
@@ -138,8 +138,10 @@ def test_an_interrupted_encoding_goes_on(tmp_path, folders, index_folder, encode
     encoder = IndexEncoder(Index(copy).forward, folders["st"])
     encoder.encode(batch_size=5)
     assert not {one.id for one in seen} & set(read) and len({one.id for one in seen if one.id}) == 10
-    whole = IndexEncoder(encoded.forward, folders["st"]).vectors()
-    np.testing.assert_allclose(encoder.vectors(), whole, rtol=0, atol=1e-6)
+    stores, rows = (encoder.store(), IndexEncoder(encoded.forward, folders["st"]).store()), np.arange(len(read) + 10)
+    resumed, whole = (store.decode(rows) for store in stores)  # a code may differ where rounding decides alone
+    np.testing.assert_allclose(resumed, whole, rtol=0, atol=1.01 / 127 * np.abs(whole).max())
+    assert np.abs(resumed - whole).mean() < 1e-4
     assert not list(copy.glob("encodings/*.pieces")) and verification.verify(Index(copy))
 
 
@@ -155,7 +157,7 @@ def test_minilm_by_its_name(tmp_path, index_folder, index_command):
     hits = searcher.search("heart disease drugs", k=3)
     model = SentenceTransformer(str(checkpoint_folder("minilm")))
     cosines = model.encode([f"{hit.title} {searcher.doc(hit.docid).get('abstract')}" for hit in hits])
-    np.testing.assert_allclose([hit.score for hit in hits], cosines @ model.encode("heart disease drugs"), atol=1e-5)
+    np.testing.assert_allclose([hit.score for hit in hits], cosines @ model.encode("heart disease drugs"), atol=3e-3)
 
 
 def test_without_vectors_or_an_index(folders, index_folder):

@@ -14,13 +14,14 @@ from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.index_folder import ADAPTED, Index
-from rerank_plugin.indexes.stored_encodings import encodings_folder
+from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel
+from rerank_plugin.rerankers import RerankerOptions, load
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
 from rerank_plugin.retrieval.register import configure
@@ -88,21 +89,28 @@ def adapted(sample_index, tmp_path_factory):
     return Index(folder)
 
 
+def all_vectors(dense):
+    """The vectors that the codes of all documents stand for, float32 [R, E]."""
+    return dense.store.decode(np.arange(len(dense.store)))
+
+
 def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     """After one search by BM25 and the encoder, and one by the query moved towards the best five."""
     dense, bm25 = configure(f"dense:{adapted.folder / ADAPTED}").open(adapted), configure("bm25").open(adapted)
     words, query = bm25.search(QUERY, 1000), dense.encoder.encode(QUERY.text)
     assert len(query) == 512 and np.linalg.norm(query[:256]) == pytest.approx(1) == np.linalg.norm(query[256:])
 
+    vectors = all_vectors(dense)
+
     def fused(asked):
-        products = dense.vectors @ asked
+        products = vectors @ asked
         best = np.argsort(-products)[:1000]
         total = np.zeros(len(products))
         total[best] += 0.4 * min_max(products[best])
         total[words.rows] += 0.6 * min_max(words.first_stage_scores)
         return total
 
-    total = fused(query + 0.5 * dense.vectors[np.argsort(-fused(query))[:5]].mean(axis=0))
+    total = fused(query + 0.5 * vectors[np.argsort(-fused(query))[:5]].mean(axis=0))
     best = np.argsort(-total)[:300]
     reranker = dense.encoder.reranker
     matches = VectorFeatures(
@@ -112,11 +120,25 @@ def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     read = reranker.builder.query(adapted.forward.query(QUERY.text))
     total[best] += 0.2 * min_max(matches(reranker.builder, read, candidates)[:, 0])
     order = best[np.argsort(-total[best])]
-    scores = regularize(total[order].astype(np.float32), dense.vectors[order].astype(np.float32), 5, 0.3)
+    scores = regularize(total[order].astype(np.float32), vectors[order], 5, 0.3)
     found = configure("hybrid").open(adapted).search(QUERY, 10)
     expected = dict(zip(order.tolist(), scores.tolist()))
     assert [expected[row] for row in found.rows.tolist()] == pytest.approx(found.first_stage_scores.tolist(), abs=1e-5)
     assert min(found.first_stage_scores) >= np.sort(scores)[-10] - 1e-5
+
+
+def test_one_store_serves_the_bundled_encoder_and_the_adapted_one(adapted):
+    """Dense retrieval and re-ranking by ktrel have the same scores, of the first space, near the module's."""
+    assert len(list((adapted.folder / "encodings").iterdir())) == 1
+    stage = configure("dense:ktrel").open(adapted)
+    both = configure(f"dense:{adapted.folder / ADAPTED}").open(adapted)
+    hits, rows = stage.search(QUERY, 100), np.arange(len(stage.store))
+    assert np.array_equal(stage.store.decode(rows), both.store.decode(rows)[:, :256])
+    scores = {
+        fast: load("ktrel", adapted.forward, RerankerOptions(fast=fast)).score(QUERY, hits) for fast in (True, False)
+    }
+    assert scores[True].tolist() == hits.first_stage_scores.tolist()
+    assert 0 < np.abs(scores[True] - scores[False]).max() < 0.01 * scores[False].max()
 
 
 def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted):
@@ -133,14 +155,14 @@ def test_judged_queries_are_compared_by_the_bundled_encoder(adapted):
     """And listened to by the adapted hybrid."""
     index_command.main(["--index", str(adapted.folder), "--encode", "ktrel", "--judged", "sample:train"])
     stage = configure("neighbours:ktrel").open(adapted)
-    assert stage.encoder.size == 256 and stage.rankings[0].dense.encoder.size == 512
+    assert stage.encoder.spaces.size == 256 and stage.rankings[0].dense.encoder.spaces.size == 512
     assert len(stage.search(QUERY, 10)) == 10
 
 
 def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     """After an interruption, damage, and an adaptation of other weights.
 
-    Until then the hybrid takes the encoder as it is.
+    Until then the hybrid takes the encoder as it is, which reads the same vectors, if they are there.
     """
     folder = shutil.copytree(adapted.folder, tmp_path / "index")
     vectors = encodings_folder(Index(folder).forward, IndexEncoder(adapted.forward, folder / ADAPTED).key)
@@ -148,18 +170,23 @@ def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     config, weights = folder / ADAPTED / "config.json", folder / ADAPTED / "model.safetensors"
 
     def size():
-        return configure("hybrid").open(Index(folder)).dense.encoder.size
+        return configure("hybrid").open(Index(folder)).dense.encoder.spaces.size
 
     said = []
     for harm in (lambda: shutil.rmtree(vectors), lambda: weights.write_bytes(b"")):
         harm()
         with pytest.raises(InputError):
             index_command.main(["--index", str(folder), "--verify"])
-        assert size() == 256 and "not adapted to this index" in capsys.readouterr().err
+        if vectors.is_dir():
+            assert size() == 256
+        else:
+            with pytest.raises(InputError, match=f"index --encode ktrel --index {folder}"):
+                size()
+        assert "not adapted to this index" in capsys.readouterr().err
         index_command.main(["--index", str(folder), "--encode", "ktrel"])
         said.append(capsys.readouterr().err)
         assert size() == 512 and vectors.is_dir()
-    assert "encoding by ktrel as adapted to this collection, for the hybrid" in said[0]
+    assert "encoding by ktrel as it is and as adapted to this collection" in said[0]
     config.write_text(re.sub('"source": "[^"]*"', '"source": "other"', config.read_text()))
     index_command.main(["--index", str(folder), "--encode", "ktrel"])
     assert size() == 512 and '"source": "other"' not in config.read_text()
@@ -197,8 +224,8 @@ def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
     index_command.main(["--index", str(folder), "--encode", str(checkpoint)])
     equal, weighted = (configure(f"dense:{one}").open(Index(folder)) for one in (folder / ADAPTED, checkpoint))
     query, found = equal.encoder.encode(QUERY.text), weighted.search(QUERY, 50)
-    cosines = (equal.vectors * query)[found.rows].reshape(50, 2, 256).sum(axis=2)
-    assert found.first_stage_scores == pytest.approx(cosines @ [1, 0.25], abs=1e-5)
+    cosines = (all_vectors(equal) * query)[found.rows].reshape(50, 2, 256).sum(axis=2)
+    assert found.first_stage_scores == pytest.approx(cosines @ [1, 0.25], abs=1e-4)
     with torch.no_grad():
         module = weighted.encoder.reranker.module
         ids, mask = torch.tensor([[3, 5, 7]]), torch.ones(1, 3, dtype=torch.bool)

@@ -16,7 +16,6 @@ from rerank_plugin.base.filters import FILTERS, Filter, folded
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.nearest import AnnConfig, AnnSearch, FlatSearch, build_ann
 from rerank_plugin.ranking.pipeline import from_first_stage
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.fusion import FusionConfig
@@ -113,34 +112,6 @@ def test_lucene_filters_before_the_cut(dated, name, depth):
         else:
             assert candidates.ids == everything.index.ids.take(everything.rows[kept][:depth])
             np.testing.assert_array_equal(candidates.first_stage_scores, everything.first_stage_scores[kept][:depth])
-
-
-@pytest.fixture(scope="module")
-def encodings(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vectors")
-    vectors = np.random.default_rng(3).normal(size=(300, 8)).astype(np.float32)
-    (folder / "encodings.json").write_text("{}")
-    for kind in ("ivf", "hnsw"):
-        build_ann(folder, vectors, AnnConfig(kind, nlist=4 if kind == "ivf" else None))
-    return folder, vectors
-
-
-@pytest.mark.parametrize("kind", ["float32", "float16", "ivf", "hnsw"])
-def test_vector_searches_find_the_best_of_what_fits(encodings, kind):
-    folder, vectors = encodings
-    if kind in ("ivf", "hnsw"):
-        searcher = AnnSearch(folder, kind, 300, "cpu", "build")
-    else:
-        vectors = vectors.astype(kind)
-        searcher = FlatSearch(vectors)
-    random = np.random.default_rng(4)
-    for share, count in product((0.0, 0.02, 0.5, 1.0, None), (1, 20, 299, 300, 400)):
-        mask, query = random.random(300) < (share or 0), random.normal(size=8).astype(np.float32)
-        rows, products = searcher.search(query, count, None if share is None else mask)
-        expected = np.arange(300) if share is None else np.flatnonzero(mask)
-        expected = expected[np.argsort(-(vectors[expected].astype(np.float32) @ query), kind="stable")][:count]
-        assert rows.tolist() == expected.tolist()
-        np.testing.assert_allclose(products, vectors[rows].astype(np.float32) @ query, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.retrieval import hybrid
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
@@ -23,6 +25,11 @@ def encoded(index_folder, tmp_path_factory):
     index = Index(shutil.copytree(index_folder, tmp_path_factory.mktemp("hybrid") / "index"))
     IndexEncoder(index.forward, "ktrel").encode()
     return index
+
+
+def all_vectors(dense):
+    """The vectors that the codes of all documents stand for, float64 [R, E]."""
+    return dense.store.decode(np.arange(len(dense.store))).astype(np.float64)
 
 
 def plainly_regularized(scores, vectors, count=300, neighbours=5, weight=0.3):
@@ -41,7 +48,7 @@ def plainly_regularized(scores, vectors, count=300, neighbours=5, weight=0.3):
 
 def fused_with_words(encoded, lists, weights, query):
     """Scores of all documents, float64: lists of words, and inner products with a query, by their weights."""
-    total = weights[-1] * min_max(configure("dense:ktrel").open(encoded).vectors.astype(np.float64) @ query)
+    total = weights[-1] * min_max(all_vectors(configure("dense:ktrel").open(encoded)) @ query)
     for found, weight in zip(lists, weights):
         total[found.rows] += weight * min_max(found.first_stage_scores)
     return total
@@ -63,9 +70,10 @@ def test_scores_are_fused_after_feedback_and_regularized(encoded, name, weight, 
         lists.append(bm25.search_near(QUERY, feedback, terms=30, even=2, depth=1000))
         weights = (0.08, 0.12, 0.8) if weight else (0.3, 0.45, 0.25)
     best = np.argsort(-fused_with_words(encoded, lists, weights, query))[:5]
-    moved = query + 0.5 * dense.vectors[best].astype(np.float64).mean(axis=0)
+    vectors = all_vectors(dense)
+    moved = query + 0.5 * vectors[best].mean(axis=0)
     expected = fused_with_words(encoded, lists, weights, moved)
-    expected = plainly_regularized(expected, dense.vectors.astype(np.float64), regularized)
+    expected = plainly_regularized(expected, vectors, regularized)
     stage = configure(name, {"hybrid_weight": weight}).open(encoded)
     found = stage.search(QUERY, 20)
     assert stage.name == name and len(found) == 20
@@ -121,3 +129,24 @@ def test_wrong_options(option, said):
 def test_an_index_without_encodings_says_how_to_make_them(index):
     with pytest.raises(InputError, match="index --encode ktrel --index"):
         configure("hybrid").open(index)
+
+
+def test_lists_are_searched_like_the_whole_collection(encoded, tmp_path, monkeypatch):
+    """An exhaustive search is the oracle: by all lists the hybrid is the same, and by few BM25's candidates keep their
+    score by the encoder."""
+    copy = Index(shutil.copytree(encoded.folder, tmp_path / "index"))
+    IndexEncoder(copy.forward, "ktrel").encode(overwrite=True, lists=ListsConfig(8, probes=8, floor=0))
+    oracle, stage = (configure("hybrid").open(index) for index in (encoded, copy))
+    expected = oracle.search(QUERY, 40)
+    hits = stage.search(QUERY, 40)
+    assert hits.rows.tolist() == expected.rows.tolist()
+    assert hits.first_stage_scores.tolist() == expected.first_stage_scores.tolist()
+    stage.dense.probes = 1
+    monkeypatch.setattr(hybrid, "DEPTH", 4)  # fewer than a list holds
+    query, words = stage.dense.read(QUERY), stage.words.search(QUERY, 4)
+    near = stage.dense.nearest(query, 4, candidates=words.rows)
+    alone, best = stage.dense.nearest(query, 4), oracle.dense.nearest(query, 40)
+    scores = dict(zip(best.rows.tolist(), best.first_stage_scores.tolist()))
+    union = sorted({*alone.rows.tolist(), *words.rows.tolist()}, key=lambda row: -scores[row])
+    assert near.rows.tolist() == union[:4] and near.first_stage_scores.tolist() == [scores[row] for row in union[:4]]
+    assert len(stage.search(QUERY, 4)) == 4

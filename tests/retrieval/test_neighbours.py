@@ -35,6 +35,7 @@ def workspace(tmp_path_factory):
     made.model = folder / "model"
     made.encoder = QueryEncoder(made.forward, made.model)
     IndexEncoder(made.forward, made.model).encode()
+    made.store = IndexEncoder(made.forward, made.model).store()
     random = np.random.default_rng(3)
     made.queries = [Query(f"q{number}", text) for number, text in enumerate(texts())]
     ids = [id for id, _, _ in documents] + ["not-in-the-index"]
@@ -59,7 +60,7 @@ def relevant(workspace, query_id):
 def plain(workspace, text, neighbours, power, documents, temperature, ranked=None):
     """Scores by id: the docstring's formula, query by query and document by document; ``ranked`` are scores by row."""
     query = workspace.encoder.encode(text).astype(np.float64)
-    vectors = np.load(next(workspace.folder.glob("encodings/*/0*.npy"))).astype(np.float64)
+    vectors = workspace.store.decode(np.arange(len(workspace.store))).astype(np.float64)
     ranked = ranked or {row: float(query @ one) for row, one in enumerate(vectors)}
     best = sorted(((score, row) for row, score in ranked.items()), reverse=True)[: documents or 1]
     share = {workspace.forward.ids[row]: math.exp((score / best[0][0] - 1) / temperature) for score, row in best}
@@ -93,11 +94,11 @@ def test_against_the_plain_formula(workspace, settings):
         for depth in (1, 7, 1000):
             found = stage.search(Query("q", text), depth)
             assert len(found) == min(depth, len(expected)) > 0
-            np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-4)
+            np.testing.assert_allclose(found.first_stage_scores, [expected[id] for id in found.ids], rtol=1e-3)
             pairs = list(zip(found.first_stage_scores.tolist(), (id.encode() for id in found.ids)))
             assert pairs == sorted(pairs, reverse=True)
             cut = [score for id, score in expected.items() if id not in found.ids]
-            assert all(score <= pairs[-1][0] * 1.0001 for score in cut)
+            assert all(score <= pairs[-1][0] * 1.001 for score in cut)
 
 
 def test_shares_of_another_ranking(workspace, tmp_path):

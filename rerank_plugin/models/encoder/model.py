@@ -91,11 +91,6 @@ class Encoder(TextEncodingModel[EncoderConfig]):
     def encoding_size(self) -> int:
         return self._size
 
-    @property
-    def normalizes(self) -> bool:
-        """Whether the vectors of documents have length 1."""
-        return type(list(self.articles)[-1]).__name__ == "Normalize"
-
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> TextBuilder:
         if index.in_memory:
             raise InputError(
@@ -119,11 +114,6 @@ class EncoderScorer(TextScorer[EncoderConfig]):
     """Encodes queries with the module, and scores candidates by their stored vectors."""
 
     model: Encoder
-
-    @property
-    def longest_encoding(self) -> float:
-        """1 up to rounding, or infinity where the encoder does not normalize."""
-        return 1.001 if self.model.normalizes else math.inf
 
     @property
     def factors(self) -> np.ndarray:

@@ -85,9 +85,9 @@ def adapt(
     save_checkpoint(output, adapted, small, {"adapted": described}, statistics=CollectionStatistics.of_index(index))
 
 
-def is_of(folder: Path, key: str) -> bool:
-    """Whether a checkpoint was adapted from the encoder with this checksum of its weights."""
-    return read_config(folder).get("adapted", {}).get(SOURCE) == key
+def source_of(folder: Path) -> str | None:
+    """The checksum of the weights of the encoder that a checkpoint was adapted from; None if it is not adapted."""
+    return read_config(folder).get("adapted", {}).get(SOURCE)
 
 
 def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:

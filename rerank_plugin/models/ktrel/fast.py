@@ -36,9 +36,10 @@ class KtrelScorer(InnerProductScorer[KtrelConfig]):
         ]
 
     @property
-    def longest_encoding(self) -> float:
-        """Its lengths in all spaces together, up to rounding."""
-        return 1.001 * math.sqrt(sum(float(np.sum(encoder.lengths**2)) for _, encoder in self.encoders))
+    def widths(self) -> list[int]:
+        return [
+            encoder.embeddings.shape[1] // len(encoder.lengths) for _, encoder in self.encoders for _ in encoder.lengths
+        ]
 
     @property
     def factors(self) -> np.ndarray:

@@ -33,15 +33,20 @@ knowledge base's otherwise.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.builder import InputBuilder, Inputs
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ranking_model import EncodingModel, SparseEmbeddings
+
+if TYPE_CHECKING:
+    from rerank_plugin.kernels.vector_sums import VectorSums
 
 UNTRAINED_RANGE = 0.25
 
@@ -141,6 +146,14 @@ class Ktrel(EncodingModel[KtrelConfig]):
     def encoding_size(self) -> int:
         """Numbers of an encoding, E: the parts' dimensions together."""
         return sum(part.embeddings.shape[1] for part in (self.words, self.concepts) if part is not None)
+
+    def vector_sums(self, builder: InputBuilder) -> VectorSums | None:
+        if self.words is None or self.concepts is not None or self.config.layers or not len(builder.model_ids):
+            return None
+        from rerank_plugin.kernels.vector_sums import VectorSums  # numba is slow to import
+
+        vectors = self.words.embeddings.detach().cpu().numpy()
+        return VectorSums(vectors, builder.model_ids, self.config.lengths, self.config.document_words)
 
     def encode_documents(
         self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None

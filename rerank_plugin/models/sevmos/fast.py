@@ -9,6 +9,7 @@ layer, padded; K is not padded here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, pack_co
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import EncodingScorer
 from rerank_plugin.models.sevmos.model import SevMosConfig
+
+if TYPE_CHECKING:
+    from rerank_plugin.indexes.vector_store import VectorStore
 
 
 class SevMosScorer(EncodingScorer[SevMosConfig]):
@@ -40,8 +44,8 @@ class SevMosScorer(EncodingScorer[SevMosConfig]):
         self.feature_mean, self.feature_scale = arrays["feature_mean"].copy(), arrays["feature_scale"].copy()
 
     @property
-    def encoding_size(self) -> int:
-        return self.config.filters
+    def widths(self) -> tuple[int]:
+        return (self.config.filters,)
 
     def _join_layers(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The feed-forward layers, the first one without its query columns, which go beside M: [K, K + H]."""
@@ -55,18 +59,17 @@ class SevMosScorer(EncodingScorer[SevMosConfig]):
         self.joined = weight.shape[1] - filters  # numbers of a candidate's row
         self.layers = DenseLayers([(weight[:, filters:], bias), *layers[1:]], self.slope)
 
-    def score(
-        self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, vectors: np.ndarray, rows: np.ndarray
-    ) -> np.ndarray:
+    def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates, store: VectorStore) -> np.ndarray:
         filters, count = self.config.filters, len(candidates)
         folded = _fold(self.encode_query(query.ids[query.mask]), self.query_weights, self.query_bias)  # [K + H]
         compared, bias = folded[:filters], folded[filters:]
+        vectors = store.decode(candidates.rows)  # [C, K]
         features = self.builder.features(terms, candidates)  # [C, F]
         scores = np.empty(count, np.float32)
 
         def documents(start: int, stop: int) -> None:
             source = self.workspace.array("joined", (stop - start + ROWS, self.joined), np.float32)
-            _join(vectors, rows, compared, features, self.feature_mean, self.feature_scale, source, start, stop)
+            _join(vectors, compared, features, self.feature_mean, self.feature_scale, source, start, stop)
             scores[start:stop] = self.layers.outputs(source, stop - start, self.workspace, bias)
 
         split(documents, count, self.threads)
@@ -94,22 +97,22 @@ class SevMosScorer(EncodingScorer[SevMosConfig]):
 @njit(nogil=True, cache=True)
 def _fold(encoded, weights, bias):
     """``bias + encoded @ weights``, float32 [K + H]."""
-    found = bias.copy()
+    sums = bias.copy()
     for i in range(len(encoded)):
-        for j in range(len(found)):
-            found[j] += encoded[i] * weights[i, j]
-    return found
+        for j in range(len(sums)):
+            sums[j] += encoded[i] * weights[i, j]
+    return sums
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _join(vectors, rows, compared, features, mean, scale, joined, start, stop):
+def _join(vectors, compared, features, mean, scale, joined, start, stop):
     """Rows ``[sim, x_d, normalized features]`` of candidates start..stop, float32 [stop - start or more, 1 + K + F]."""
     filters = len(compared)
     for candidate in range(start, stop):
-        row, into = rows[candidate], candidate - start
+        into = candidate - start
         similarity = np.float32(0.0)
         for i in range(filters):
-            value = vectors[row, i]
+            value = vectors[candidate, i]
             similarity += compared[i] * value
             joined[into, 1 + i] = value
         joined[into, 0] = similarity

@@ -45,8 +45,6 @@ class Means(EncodingModel):
 
 
 class MeansScorer(InnerProductScorer):
-    longest_encoding = 1.001
-
     def __init__(self, config, arrays, builder, threads):
         super().__init__(config, arrays, builder, threads)
         self.vectors, self.weights = arrays["vectors"], arrays["weights"]
@@ -58,6 +56,3 @@ class MeansScorer(InnerProductScorer):
     def encode(self, terms, query):
         total = self.vectors[query.ids[query.mask]].sum(axis=0) * self.weights
         return total / max(np.linalg.norm(total), np.float32(1e-12))
-
-    def inner_products(self, query, vectors, rows):
-        return vectors[rows] @ query
