@@ -21,6 +21,7 @@ PORTER = "porter"
 ENGLISH = (PORTER, "krovetz", "none", "whitespace")
 COMPARED = 50  # documents whose stored texts are compared with the indexed terms
 TERMS_COMPARED = 200  # of each
+NAMED = 3  # analyzers that agree equally well
 AGREES, FEW = 0.98, 0.5  # shares of the terms: at least, for the right analyzer; at most, for none that is known
 
 
@@ -112,12 +113,15 @@ class Agreement:
         best = max(others.values())
         said = f"{folder}: of the words of its stored texts {share:.0%} are indexed by the analyzer {name}"
         if best > share + (1 - AGREES):
-            named = [f"--{'analyzer' if other in ENGLISH else 'language'} {other}" for other in others]
-            fitting = [option for option, found in zip(named, others.values()) if found > best - (1 - AGREES) / 2]
-            raise InputError(f"{said}, and {best:.0%} by another: give {' or '.join(fitting[:3])}")
+            fitting = [other for other, found in others.items() if found > best - (1 - AGREES) / 2]
+            option = "analyzer" if fitting[0] in ENGLISH else "language"
+            raise InputError(
+                f"{said}, and {best:.0%} by {' or '.join(fitting[:NAMED])}: build it with: "
+                f"rerank-plugin index --lucene {folder} --{option} {fitting[0]}"
+            )
         if share > FEW:
             return None
         return (
             f"{said}, and by no other that is known more: first stages of Lucene will find little; name the field that "
-            "was indexed with --text-field, or index the corpus itself"
+            "was indexed as the field of texts, or index the corpus itself"
         )

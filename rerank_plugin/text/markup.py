@@ -15,7 +15,7 @@ _INLINE = (
 )
 _BLOCKS = (
     "abstract abstracttext alternatives article-title blockquote br caption center code dd disp-formula div dl dt fig "
-    "graphic h1 h2 h3 h4 h5 h6 hr img label li list list-item ol p pre sec section table tbody td th thead title tr ul"
+    "graphic h1 h2 h3 h4 h5 h6 hr label li list list-item ol p pre sec section table tbody td th thead title tr ul"
 )
 _MATHS = (
     "annotation math menclose mfenced mfrac mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow "
