@@ -30,7 +30,7 @@ def arguments():
     add("--student", default="ktrel", choices=STUDENTS, help="model to distil")
     add("--teacher", default="minilm", help="folder of a sentence-transformers model, or minilm (extra 'minilm')")
     corpora = f"texts for ktrel: {accepted(CORPUS)}; may be repeated"
-    add("--corpus", action="append", default=[], help=corpora)
+    add("--corpus", nargs="+", action="extend", metavar="C", default=[], help=corpora)
     queries = f"training queries: {accepted(QUERIES)}; may be repeated"
     add("--queries", action="append", default=[], help=queries)
     add("--output", type=Path, required=True, help="checkpoint folder to write")

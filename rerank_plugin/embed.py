@@ -65,7 +65,13 @@ def arguments() -> commandline.Parser:
         subparser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 
     add = parsers["words"].add_argument
-    add("--corpus", action="append", help=f"corpus to train on: {accepted(CORPUS)}; may be repeated")
+    add(
+        "--corpus",
+        nargs="+",
+        action="extend",
+        metavar="C",
+        help=f"corpus to train on: {accepted(CORPUS)}; also several",
+    )
     add("--import", dest="imported", type=Path, help="word2vec or GloVe file to import instead of training")
     group = parsers["words"].add_argument_group("words and training")
     group.add_argument("--binary", action="store_true", help="read the imported file in word2vec's binary format")

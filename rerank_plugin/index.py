@@ -36,7 +36,8 @@ def arguments() -> commandline.Parser:
         "  rerank-plugin index --statistics checkpoints/delta --index indexes/sample",
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--corpus", help=f"corpus to index: {accepted(CORPUS)}")
+    corpora = f"corpus to index, or several, also as patterns: {accepted(CORPUS)}; - is stdin"
+    mode.add_argument("--corpus", nargs="+", action="extend", metavar="C", help=corpora)
     lucene = "existing Anserini or Pyserini index that stores raw or contents; it is searched where it is"
     mode.add_argument("--lucene", type=Path, metavar="FOLDER", help=lucene)
     parser.add_argument("--index", required=True, type=Path, help="index folder")
@@ -161,7 +162,8 @@ def build(options: Namespace) -> None:
         report = build_beside(options.lucene, options.index, *fields, analyzer=analyzer, **shared)
     else:
         corpus = documents(options.corpus, problems)
-        report = build_index(corpus, options.index, options.corpus, problems, threads=options.threads, **shared)
+        source = " ".join(options.corpus)
+        report = build_index(corpus, options.index, source, problems, threads=options.threads, **shared)
     seconds = time.monotonic() - started
     for line in problems.summary(kept=False):
         log.warning("left out: %s", line)

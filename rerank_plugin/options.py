@@ -302,7 +302,7 @@ def named_values(assignments: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set {assignment}: {name} is given twice")
         try:
             values[name] = json.loads(text)
-        except ValueError:  # a word need not be quoted
+        except (ValueError, RecursionError):  # a word need not be quoted
             values[name] = text
     return values
 

@@ -24,7 +24,14 @@ example:
 
 def arguments() -> commandline.Parser:
     parser = commandline.parser("weak", DESCRIPTION, EXAMPLE)
-    parser.add_argument("--corpus", action="append", required=True, help=f"corpus: {accepted(CORPUS)}; may be repeated")
+    parser.add_argument(
+        "--corpus",
+        nargs="+",
+        action="extend",
+        metavar="C",
+        required=True,
+        help=f"corpus: {accepted(CORPUS)}; also several",
+    )
     commandline.add_settings(parser, WeakLabelsConfig)
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")

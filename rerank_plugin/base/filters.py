@@ -11,6 +11,8 @@ types       type              a list of texts: the publication types
 languages   language          a list of texts
 retracted   retracted         whether the article was retracted; a filter says ``yes`` or ``no``
 url         (none)            the http(s) address of the document, such as its page at PubMed
+doi         (none)            a text: ``10.1000/182``
+keywords    (none)            a list of texts: the authors' keywords
 ==========  ================  ===================================================================================
 """
 
@@ -28,8 +30,8 @@ FILTERS = {
     "year": "date", "journal": "journal", "author": "authors", "mesh": "mesh", "type": "types",
     "language": "languages", "retracted": "retracted",
 }  # fmt: skip
-STORED_ONLY = ("url",)  # metadata without a filter
-LISTS = ("authors", "mesh", "types", "languages")
+STORED_ONLY = ("url", "doi", "keywords")  # metadata without a filter
+LISTS = ("authors", "mesh", "types", "languages", "keywords")
 Values: TypeAlias = Mapping[str, str | Sequence[str]]
 YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")
 

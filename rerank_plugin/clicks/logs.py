@@ -35,6 +35,7 @@ from rerank_plugin.corpora.columns import rows
 COUNTS = ("impressions", "summary_clicks", "full_text_clicks")
 COLUMNS = ("query", "document", *COUNTS, "full_text")
 OPTIONAL = "query_id"
+LONGEST = 12  # digits of a count
 
 
 class Counts(NamedTuple):
@@ -132,8 +133,8 @@ def _sum(first: Counts | None, second: Counts) -> Counts:
 
 def _counts(texts: tuple[str, str, str], full_text: str, where: str) -> Counts:
     for name, text in zip(COUNTS, texts):
-        if not (text.isascii() and text.isdigit()):
-            raise InputError(f"{where}: {name} is {text!r}: expected a whole number, 0 or more")
+        if not (text.isascii() and text.isdigit() and len(text) <= LONGEST):
+            raise InputError(f"{where}: {name} is {text!r:.50}: expected a whole number from 0 to {10**LONGEST - 1:,}")
     counts = Counts(*map(int, texts))
     if full_text not in ("0", "1"):
         raise InputError(f"{where}: full_text is {full_text!r}: expected 0 or 1")

@@ -13,15 +13,26 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import beir, ir_datasets_ids
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.register import CORPUS, JUDGMENTS, QUERIES, accepted, format_by_first_line, format_by_suffix
-from rerank_plugin.corpora.specs import Dataset, exists, resolve
+from rerank_plugin.corpora.register import (
+    CORPUS,
+    JUDGMENTS,
+    QUERIES,
+    Format,
+    accepted,
+    format_by_beginning,
+    format_by_suffix,
+)
+from rerank_plugin.corpora.specs import Dataset, exists, resolve, resolve_corpora
 from rerank_plugin.files.text_files import kind_of
 
 __all__ = [
@@ -32,24 +43,36 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 
-def documents(spec: str, problems: Problems | None = None, ids_required: bool = True) -> Iterator[Document]:
-    """Stream the documents of a corpus.
+def documents(
+    spec: str | os.PathLike[str] | Iterable[str], problems: Problems | None = None, ids_required: bool = True
+) -> Iterator[Document]:
+    """Stream the documents of a corpus, or of several.
+
+    Files of the same format are read as one corpus, so that an article of PubMed has one version in all of them.
 
     Unusable records (no title and no abstract, no id, damaged) are left out and added to ``problems``, or logged as
     warnings at the end if it is None. With ``ids_required=False`` a record without an id becomes a document with the
     id "". Duplicate ids are not detected, except for the versions of an article in PubMed. An unknown spec raises
     InputError at the call, not at the first document.
     """
-    source = resolve(spec, CORPUS)
     collected = Problems() if problems is None else problems
-    if isinstance(source, Dataset):
-        stream = ir_datasets_ids.documents(source.id, collected, ids_required)
-    elif beir.has_corpus(path := source.path):
-        stream = beir.documents(path, collected, ids_required)
-    elif source.split is not None:
-        raise InputError(f"{path}:{source.split}: only a BEIR folder has splits; {path} has no corpus.jsonl[.gz]")
-    else:
-        stream = format_files.documents(path, collected, ids_required)
+    streams: list[Iterator[Document]] = []
+    files: dict[Format, list[Path]] = {}
+    for source in resolve_corpora([spec] if isinstance(spec, (str, os.PathLike)) else spec):
+        if isinstance(source, Dataset):
+            streams.append(ir_datasets_ids.documents(source.id, collected, ids_required))
+            continue
+        if (corpus := beir.corpus_file(path := source.path)) is not None:
+            path = corpus
+        elif source.split is not None:
+            raise InputError(f"{path}:{source.split}: only a BEIR folder has splits; {path} has no corpus.jsonl[.gz]")
+        format, paths = format_files.corpus_files(path)
+        files.setdefault(format, []).extend(paths)
+    for format, paths in files.items():
+        if repeated := [path for path, count in Counter(map(os.path.realpath, paths)).items() if count > 1]:
+            raise InputError(f"{repeated[0]} is given twice: give each file of a corpus once")
+        streams.append(format.reader.documents(paths, collected, ids_required))
+    stream = chain.from_iterable(streams)
     return stream if problems is not None else _then_log(stream, collected)
 
 
@@ -73,7 +96,8 @@ def judgments(spec: str) -> Judgments:
         return ir_datasets_ids.judgments(source.id)
     if source.path.is_dir():
         return beir.judgments(source.path, source.split)
-    format = format_by_suffix(kind_of(source.path), JUDGMENTS) or format_by_first_line("", JUDGMENTS)
+    format = format_by_suffix(kind_of(source.path), JUDGMENTS) or format_by_beginning("", JUDGMENTS)
+    assert format is not None, "one format of judgments is the default"
     return format.reader.judgments(source.path)
 
 
@@ -87,7 +111,7 @@ def queries_and_judgments(spec: str) -> tuple[list[Query], Judgments]:
         unfiltered, judged = queries(parts[0]), judgments(parts[1])
     else:
         source = resolve(spec, QUERIES)
-        if not isinstance(source, Dataset) and source.path.is_file():
+        if not isinstance(source, Dataset) and not source.path.is_dir():
             raise InputError(
                 f"{spec}: a file cannot give both queries and judgments: join two with a comma (queries.tsv,"
                 "qrels.txt), or name a BEIR folder with its split (data/nfcorpus:test) or an ir-datasets id"

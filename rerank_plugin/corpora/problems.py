@@ -10,25 +10,32 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.text.markup import without_markup
 
 BAD_JSON_LINE = "bad JSON line"
-DAMAGED_GZIP = "damaged gzip file"
 EMPTY_DOCUMENT = "empty document"
 MALFORMED_XML = "malformed XML"
 MISSING_ID = "missing id"
 NOT_PUBMED = "file without PubMed records"
+TOO_LONG = "too long document"
 UNEXPANDED = "unexpanded entity"
+UNREAD_TEXT = "document with its text under an unknown key"
 UNUSABLE_METADATA = "unusable metadata entry"
 UNUSABLE_ID = "unusable id"
 
-KEPT = (UNEXPANDED, UNUSABLE_METADATA)  # kinds of problems whose records are kept, without the unreadable part
+KEPT = (
+    UNEXPANDED,
+    UNREAD_TEXT,
+    UNUSABLE_METADATA,
+)  # kinds of problems whose records are kept, without the unreadable part
 
 _PLURALS = {
     MALFORMED_XML: MALFORMED_XML,
     NOT_PUBMED: "files without PubMed records",
     UNEXPANDED: "unexpanded entities",
+    UNREAD_TEXT: "documents with their text under an unknown key",
     UNUSABLE_METADATA: "unusable metadata entries",
 }
 
 EXAMPLES = 5  # of each kind
+LONGEST = 20_000_000  # characters of a document; a whole book has a million
 
 
 class Problems:
@@ -82,9 +89,9 @@ def usable(
 ) -> Document | None:
     """The document of a record; None for an unusable record, which is added to ``problems``.
 
-    A usable record has a title or an abstract and, with ``ids_required``, an id: a string without white space, which
-    separates the columns of run and judgment files. ``metadata`` has the form of :mod:`rerank_plugin.base.filters`.
-    Its texts lose inline markup.
+    A usable record has a title or an abstract, together at most `LONGEST` characters, and, with ``ids_required``, an
+    id: a string without white space, which separates the columns of run and judgment files. ``metadata`` has the form
+    of :mod:`rerank_plugin.base.filters`. Its texts lose inline markup.
     """
     title, abstract = without_markup(title), without_markup(abstract)
     if not ids_required:
@@ -97,5 +104,8 @@ def usable(
         return None
     if not title.strip() and not abstract.strip():
         problems.add(EMPTY_DOCUMENT, where if where.endswith(id) else f"{where} ({id})")
+        return None
+    if (length := len(title) + len(abstract)) > LONGEST:
+        problems.add(TOO_LONG, f"{where} ({id}: {length:,} characters of at most {LONGEST:,})")
         return None
     return Document(id, title, abstract, metadata)

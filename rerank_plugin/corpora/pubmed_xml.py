@@ -2,12 +2,15 @@
 
 Format: https://dtd.nlm.nih.gov/ncbi/pubmed/ (pubmed_190101.dtd and later), also the older MedlineCitationSet, and book
 articles. The yearly baseline and the daily update files are numbered consecutively; a changed article appears again in
-a later file, and ``DeleteCitation`` names withdrawn articles. So a collection is read twice: first for the PMIDs only,
-into arrays of 4 bytes an article, to find the last version of each article; then for the texts of these versions.
+a later file, and ``DeleteCitation`` names withdrawn articles. Some articles have several versions, numbered at the
+PMID, of which the highest is current; a deletion names one version, or without a number all. So a collection is read
+twice: first for PMIDs and versions only, into arrays of 5 bytes an article, to find the record of each article; then
+for the texts of these records. A pipe is kept in a temporary file meanwhile.
 
 The title is ArticleTitle, else BookTitle, else VernacularTitle, without the brackets that mark a translated title. The
-abstract is every AbstractText with its label (``METHODS: ...``), not OtherAbstract, which repeats it in other words or
-languages. The journal is its abbreviation; the date is the date of the issue, or else of the article online.
+abstract is every AbstractText with its label (``METHODS: ...``), or without any those of an OtherAbstract, which
+otherwise repeats it in other words or languages: in English if there is one. The journal is its abbreviation; the date
+is the date of the issue, or else of the article online.
 
 Files are untrusted: `safe_xml` reads them. A malformed file is read again from its beginning by `broken_xml`, which
 loses only the damaged records. Entities other than XML's own five are not expanded; the missing text is reported.
@@ -28,27 +31,35 @@ from lxml import etree
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import broken_xml
-from rerank_plugin.corpora.metadata import LONGEST, pubmed_address
-from rerank_plugin.corpora.problems import DAMAGED_GZIP, MALFORMED_XML, NOT_PUBMED, UNEXPANDED, Problems, usable
+from rerank_plugin.corpora.metadata import DOI, LONGEST, ImpossibleDate, pubmed_address, read_date
+from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.safe_xml import Malformed, Records
-from rerank_plugin.files.text_files import DAMAGED
+from rerank_plugin.files.text_files import DAMAGED, damaged, rereadable
+from rerank_plugin.text.markup import raised, without_brackets
 
 log = logging.getLogger(__name__)
 
 ARTICLES = ("PubmedArticle", "PubmedBookArticle", "MedlineCitation")
 DELETIONS = ("DeleteCitation", "DeleteDocument")
-TITLES, ABSTRACT = ("ArticleTitle", "Book/BookTitle", "VernacularTitle"), "Abstract/AbstractText"
+TITLES = ("ArticleTitle", "Book/BookTitle", "VernacularTitle")
+ABSTRACT, OTHER_ABSTRACT, ENGLISH = "Abstract/AbstractText", "OtherAbstract", "eng"
 NO_TITLE = ("Not Available", "In Process Citation")  # NLM's placeholders, in brackets, for a missing English title
 NO_LABEL = "UNLABELLED"
 DATES = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate")
 JOURNALS = ("Article/Journal/ISOAbbreviation", "MedlineJournalInfo/MedlineTA", "Article/Journal/Title")
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
+EVERY_VERSION, LAST_VERSION = 0, 255
 
 SETS = ("PubmedArticleSet", "PubmedBookArticleSet", "MedlineCitationSet")  # roots that may be empty
 
 
 def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
-    """Stream the last version of every article that was not deleted, in the order of ``paths``."""
+    """Stream the current version of every article that was not deleted, in the order of ``paths``."""
+    with rereadable(paths):
+        yield from _documents(paths, problems, ids_required)
+
+
+def _documents(paths: Sequence[Path], problems: Problems, ids_required: bool) -> Iterator[Document]:
     last, broken = _last_versions(paths, problems)
     log.info("%d articles in %d files, of which %d superseded or deleted", len(last), len(paths), last.count(0))
     position = 0
@@ -88,50 +99,59 @@ def _records(path: Path, error: Malformed | None, problems: Problems) -> Iterato
         if empty and (records.root.tag not in SETS or len(records.root)):
             problems.add(NOT_PUBMED, f"{path} (<{records.root.tag}>)")
     except DAMAGED as damage:
-        problems.add(DAMAGED_GZIP, f"{path} ({damage})")
+        problems.add(damaged(path), f"{path} ({damage})")
 
 
 def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, dict[Path, Malformed]]:
-    """The last versions, and the malformed files.
+    """The current records, and the malformed files.
 
-    The first is a byte per article in reading order: 1 for the last article with its PMID, unless it is deleted later.
-    Articles without a usable PMID are kept: the second reading reports them.
+    The first is a byte per article in reading order: 1 for the last record of the highest version of its PMID, of those
+    that are not deleted later. Articles without a usable PMID are kept: the second reading reports them.
     """
-    read = array("I")  # PMIDs in reading order, 0 for an unusable PMID
-    deleted, after = array("I"), array("Q")  # deleted PMIDs, and the number of articles read before each
+    read, versions = array("I"), array("B")  # PMIDs in reading order, 0 for an unusable PMID, and their versions
+    deletions: list[tuple[int, int, int]] = []  # PMID and version, and the number of articles read before
     broken: dict[Path, Malformed] = {}
 
     def read_pmids(path: Path) -> None:
         for record in _records(path, broken.get(path), problems):
             if record.tag in DELETIONS:
                 for pmid in record.iter("PMID"):
-                    deleted.append(_number(_pmid(pmid)))
-                    after.append(len(read))
+                    deletions.append((_number(_pmid(pmid)), _version(pmid, EVERY_VERSION), len(read)))
             else:
-                read.append(_number(_pmid(_citation(record).find("PMID"))))
+                pmid = _citation(record).find("PMID")
+                read.append(_number(_pmid(pmid)))
+                versions.append(_version(pmid, 1))
 
     for path in paths:
-        articles, deletions = len(read), len(deleted)
+        articles, deleted = len(read), len(deletions)
         try:
             read_pmids(path)
         except Malformed as error:
             # Both readings use the same parser for all of a malformed file, so that they agree on its articles.
             broken[path] = error
-            del read[articles:], deleted[deletions:], after[deletions:]
+            del read[articles:], versions[articles:], deletions[deleted:]
             read_pmids(path)
 
     pmids = np.array(read, dtype=np.uint32)  # [n articles]
-    distinct, last = np.unique(pmids[::-1], return_index=True)  # reversed: the first index is the last article
-    last = len(pmids) - 1 - last
+    keys = pmids.astype(np.uint64) << 8 | np.array(versions, dtype=np.uint8)  # [n articles]
+    distinct, last = np.unique(keys[::-1], return_index=True)  # reversed: the first index is the last record
+    last = len(keys) - 1 - last
+    current = np.ones(len(distinct), dtype=bool)
+    for pmid, version, read_before in deletions:
+        first_key, last_key = (pmid << 8 | number for number in (version, version or LAST_VERSION))
+        rows = slice(*np.searchsorted(distinct, np.array([first_key, last_key + 1], np.uint64)).tolist())
+        current[rows] &= last[rows] >= read_before
+    distinct, last = distinct[current] >> 8, last[current]
     keep = np.zeros(len(pmids), dtype=bool)
-    keep[last] = True
-    if len(distinct) and len(deleted):
-        deleted_pmids, read_before = np.array(deleted, dtype=np.uint32), np.array(after, dtype=np.uint64)
-        rows = np.minimum(np.searchsorted(distinct, deleted_pmids), len(distinct) - 1)
-        outdated = (distinct[rows] == deleted_pmids) & (last[rows].astype(np.uint64) < read_before)
-        keep[last[rows[outdated]]] = False
+    keep[last[np.append(distinct[1:] != distinct[:-1], True)] if len(last) else last] = True
     keep[pmids == 0] = True
     return keep.tobytes(), broken
+
+
+def _version(pmid: Any, otherwise: int) -> int:
+    """The version of a PMID element, at most `LAST_VERSION`."""
+    version = _number("" if pmid is None else pmid.get("Version", "").strip())
+    return min(version, LAST_VERSION) or otherwise
 
 
 def _changed(path: Path) -> InputError:
@@ -159,23 +179,27 @@ def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -
     if article is None:  # the document of a book has the same elements without this level
         article = citation
     pmid = _pmid(citation.find("PMID"))
-    title = _title(article)
+    title, sections = _title(article), _sections(citation, article)
     where = f"{path}: PMID {pmid}" if pmid else f"{path}: {title[:60]!r}"
-    document = usable(
-        pmid, title, _abstract(article), where, problems, ids_required, _metadata(citation, article, pmid)
-    )
-    entities = _entities(article) if document is not None else []
-    if entities:
-        problems.add(UNEXPANDED, f"{where} ({', '.join(entities)})")
+    metadata, unusable = _metadata(record, citation, article, pmid)
+    document = usable(pmid, title, _abstract(sections), where, problems, ids_required, metadata)
+    if document is not None:
+        if entities := _entities(article, sections):
+            problems.add(UNEXPANDED, f"{where} ({', '.join(entities)})")
+        for name in unusable:
+            problems.add(UNUSABLE_METADATA, f"{where} ({name})")
     return document
 
 
-def _metadata(citation: Any, article: Any, pmid: str) -> dict[str, Any]:
-    """The metadata of an article, in the form of :mod:`rerank_plugin.base.filters`."""
+def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict[str, Any], list[str]]:
+    """The metadata of an article, in the form of :mod:`rerank_plugin.base.filters`, and its unreadable dates."""
     types = _texts(article.iter("PublicationType"))
     notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
+    date, unusable = _date(article)
+    dois = (DOI.search(text) for path in DOIS for parent in (citation, record.find("PubmedData"), record)
+            if parent is not None for text in _texts(parent.iterfind(path)))  # fmt: skip
     metadata = {
-        "date": next(filter(None, map(_date, (article.find(path) for path in DATES))), ""),
+        "date": date,
         "journal": next((text for path in JOURNALS for text in _texts(citation.iterfind(path))), ""),
         "authors": [name for author in article.iterfind("AuthorList/Author") if (name := _author(author))],
         "mesh": _texts(citation.iterfind("MeshHeadingList/MeshHeading/DescriptorName")),
@@ -183,8 +207,10 @@ def _metadata(citation: Any, article: Any, pmid: str) -> dict[str, Any]:
         "languages": _texts(article.iterfind("Language")),
         "retracted": "Retracted Publication" in types or any(note.get("RefType") == "RetractionIn" for note in notes),
         "url": pubmed_address(pmid),
+        "doi": next((match[0] for match in dois if match), ""),
+        "keywords": list(dict.fromkeys(_texts(citation.iterfind("KeywordList/Keyword")))),
     }
-    return {name: value for name, value in metadata.items() if value not in ("", [], None)}
+    return {name: value for name, value in metadata.items() if value not in ("", [], None)}, unusable
 
 
 def _texts(elements: Iterable[Any]) -> list[str]:
@@ -199,60 +225,61 @@ def _author(author: Any) -> str:
     )
 
 
-def _date(element: Any) -> str:
-    """The date as ``2015``, ``2015-03`` or ``2015-03-02``, from its elements or a text such as ``2015 Mar-Apr``."""
-    if element is None:
-        return ""
-    year, month, day = ((element.findtext(name) or "").strip() for name in ("Year", "Month", "Day"))
-    if not year:
-        year, month = (*(element.findtext("MedlineDate") or "").replace("-", " ").split(), "", "")[:2]
-    if not re.fullmatch("[0-9]{4}", year):
-        return ""
-    number = MONTHS.index(month[:3].title()) + 1 if month[:3].title() in MONTHS else _number(month)
-    if not 1 <= number <= 12:
-        return year
-    return f"{year}-{number:02d}-{_number(day):02d}" if 1 <= _number(day) <= 31 else f"{year}-{number:02d}"
+def _date(article: Any) -> tuple[str, list[str]]:
+    """The first date of `DATES` that can be read, or "", and the name of the entry if none can, or only a part."""
+    readable, unusable = "", []
+    for element in filter(lambda element: element is not None, map(article.find, DATES)):
+        year, month, day = ((element.findtext(name) or "").strip() for name in ("Year", "Month", "Day"))
+        text = year and ("-" if month.isdigit() else " ").join(filter(None, (year, month, day)))
+        text = text or " ".join((element.findtext("MedlineDate") or "").split())
+        try:
+            if text:
+                return read_date(text), []
+        except ImpossibleDate as error:
+            readable, unusable = readable or error.readable, ["date"]
+    return readable, unusable
 
 
-def _entities(article: Any) -> list[str]:
+def _entities(article: Any, sections: list[Any]) -> list[str]:
     """The entities in the title and the abstract of an article, as ``&alpha;``."""
-    if next(article.iter(etree.Entity), None) is None:  # nearly always, and fast
+    if next(article.iter(etree.Entity), None) is None and not any(map(len, sections)):  # nearly always, and fast
         return []
-    elements = (element for name in (*TITLES, ABSTRACT) for element in article.iterfind(name) if len(element))
+    titles = (element for name in TITLES for element in article.iterfind(name))
+    elements = (element for element in (*titles, *sections) if len(element))
     return list(dict.fromkeys(entity.text for element in elements for entity in element.iter(etree.Entity)))
 
 
 def _title(article: Any) -> str:
     for name in TITLES:
         element = article.find(name)
-        title = "" if element is None else _without_brackets(_text(element))
+        title = "" if element is None else without_brackets(_text(element))
         if title and title not in NO_TITLE:
             return title
     return ""
 
 
-def _without_brackets(title: str) -> str:
-    """``[Translated title].`` without its brackets; ``[18F]FDG in [11C].``, which is not one bracket, is unchanged."""
-    match = re.fullmatch(r"\[(.*)\]\.?", title)
-    if not match:
-        return title
-    depth = 0
-    for character in match[1]:
-        depth += (character == "[") - (character == "]")
-        if depth < 0:
-            return title
-    return match[1].strip()
+def _sections(citation: Any, article: Any) -> list[Any]:
+    """The elements of the abstract's text."""
+    sections = article.findall(ABSTRACT)
+    if any(_text(section) or len(section) for section in sections):
+        return sections
+    others = [
+        (other.get("Language", ENGLISH) != ENGLISH, sections)
+        for other in citation.iterfind(OTHER_ABSTRACT)
+        if any(map(_text, (sections := other.findall("AbstractText"))))
+    ]
+    return min(others, key=lambda other: other[0], default=(False, []))[1]
 
 
-def _abstract(article: Any) -> str:
-    sections = []
-    for section in article.iterfind(ABSTRACT):
+def _abstract(sections: list[Any]) -> str:
+    texts = []
+    for section in sections:
         text = _text(section)
         # Attributes cannot have external entities, and libxml2 limits the expansion of internal ones.
         label = section.get("Label", "").strip().rstrip(":")
         if text:
-            sections.append(f"{label}: {text}" if label and label != NO_LABEL else text)
-    return " ".join(sections)
+            texts.append(f"{label}: {text}" if label and label != NO_LABEL else text)
+    return " ".join(texts)
 
 
 def _text(element: Any) -> str:
@@ -268,19 +295,11 @@ def _inline(element: Any) -> str:
             if name == "math":
                 text += f" {_math(child)} "
             elif name == "sup":
-                text += _raised(text, _inline(child))
+                text += raised(text, _inline(child))
             else:
                 text += _inline(child)
         text += child.tail or ""
     return text
-
-
-def _raised(base: str, raised: str) -> str:
-    power = re.fullmatch(r"\s*([+−–-]?)\s*(\d+)\s*", raised)
-    if not power or not base[-1:].isdigit():
-        return raised
-    sign = "-" if power[1] in ("−", "–") else power[1]
-    return f"^{sign}{power[2]}"
 
 
 def _math(element: Any) -> str:
@@ -294,7 +313,7 @@ def _math(element: Any) -> str:
     if name in ("msub", "msup", "msubsup") and parts:
         base, *scripts = ("".join(part.split()) for part in parts)
         if name == "msup" and scripts:
-            return base + _raised(base, scripts[0])
+            return base + raised(base, scripts[0])
         return base + "".join(scripts)
     return ("/" if name == "mfrac" else " ").join(parts)
 

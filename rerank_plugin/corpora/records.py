@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.corpora.problems import DAMAGED_GZIP, UNUSABLE_METADATA, Problems, usable
-from rerank_plugin.files.text_files import DAMAGED, byte_lines
+from rerank_plugin.corpora.problems import UNUSABLE_METADATA, Problems, usable
+from rerank_plugin.files.text_files import DAMAGED, byte_lines, damaged
 
 
 class Record(NamedTuple):
@@ -40,11 +40,11 @@ def usable_documents(
 def numbered_lines(path: Path, problems: Problems) -> Iterator[tuple[str, bytes]]:
     """The place (``file:line``) and the bytes of each line, decompressed, with its line end.
 
-    A damaged .gz file is added to ``problems``, after the lines before the damage.
+    A damaged compressed file is added to ``problems``, after the lines before the damage.
     """
     name, number = str(path), 0
     try:
         for number, line in enumerate(byte_lines(path), 1):
             yield f"{name}:{number}", line
     except DAMAGED as error:
-        problems.add(DAMAGED_GZIP, f"{name}:{number + 1} ({error})")
+        problems.add(damaged(path), f"{name}:{number + 1} ({error})")

@@ -34,28 +34,30 @@ class Format:
     * ``documents(paths, problems, ids_required)``: streams the documents of files. Unusable records are added to
       ``problems``: :func:`rerank_plugin.corpora.records.usable_documents` does so.
     * ``queries(path)``: gives the place (``file:line``), id and text of each query; ids are checked later. A
-      `selectable` format has ``queries(path, selected)``.
+      `selectable` format has ``queries(path, selected)``, and one of several fields ``queries(path, selected, field)``.
     * ``judgments(path)``: gives the judgments of a file, ``{query id: {document id: grade}}``.
 
     Attributes:
         name: for messages.
         module: the module with the readers, lazily imported.
         gives: the kinds of records (`CORPUS`, `QUERIES`, `JUDGMENTS`), each with its description in help.
-        suffixes: suffixes of files in this format, lower-case and without ``.gz``.
-        begins: the beginning of a file of queries in this format, for files without a known suffix.
+        suffixes: suffixes of files in this format, lower-case and without that of a compression.
+        begins: beginnings of a file in this format, for files without a known suffix.
         default: whether files of queries or judgments without a known suffix or beginning are in this format.
         subfolders: whether subfolders may hold the documents of a folder.
         selectable: whether queries can be selected by keys and values, as in ``file:key=value``.
+        has_fields: whether a query has several texts, of which ``file:field=name`` chooses.
     """
 
     name: str
     module: str
     gives: Mapping[str, str] = field(hash=False)
     suffixes: tuple[str, ...] = ()
-    begins: str = ""
+    begins: tuple[str, ...] = ()
     default: bool = False
     subfolders: bool = False
     selectable: bool = False
+    has_fields: bool = False
 
     def __post_init__(self) -> None:
         if not self.gives or not self.gives.keys() <= READERS.keys():
@@ -82,11 +84,11 @@ def format_by_suffix(suffix: str, kind: str) -> Format | None:
     return next((format for format in _formats(kind) if suffix in format.suffixes), None)
 
 
-def format_by_first_line(line: str, kind: str) -> Format:
-    """The format of a file without a known suffix, by its first line."""
+def format_by_beginning(text: str, kind: str) -> Format | None:
+    """The format of a file without a known suffix, by its first characters, or else the default format, or None."""
     formats = [format for format in FORMATS.ours() if kind in format.gives]
-    matching = (format for format in formats if format.begins and line.startswith(format.begins))
-    return next(matching, None) or next(format for format in formats if format.default)
+    matching = (format for format in formats if text.startswith(format.begins))
+    return next(matching, None) or next((format for format in formats if format.default), None)
 
 
 def document_formats() -> list[Format]:

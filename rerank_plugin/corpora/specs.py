@@ -1,14 +1,17 @@
-"""Resolves specs: the bundled sample, a file, a folder with an optional split, or an ir-datasets id."""
+"""Resolves specs: the bundled sample, a file or pipe, a folder with an optional split, or an ir-datasets id."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.corpora.register import QUERIES, accepted
+from rerank_plugin.corpora.register import CORPUS, QUERIES, accepted
+from rerank_plugin.files.text_files import is_input
 from rerank_plugin.sample import FOLDER as SAMPLE
 
 _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
@@ -44,19 +47,37 @@ def resolve(spec: str, kind: str) -> Files | Dataset:
         if not SAMPLE.is_dir():
             raise InputError(f"the bundled sample is missing ({SAMPLE} is not a folder): install the package again")
         return Files(SAMPLE, _split(spec, split) if colon else None)
-    if spec and os.path.exists(spec):
+    if spec and (os.path.exists(spec) or is_input(spec)):
         return Files(Path(spec))
     if colon and os.path.isdir(name):
         return Files(Path(name), _split(spec, split))
     selection = _SELECTED.fullmatch(spec)
-    if selection and kind == QUERIES and os.path.isfile(selection["file"]):
+    if selection and kind == QUERIES and is_input(selection["file"]):
         pairs = (pair.split("=") for pair in selection["keys"][1:].split(":"))
         return Files(Path(selection["file"]), selected=tuple((key, value) for key, value in pairs))
-    if colon and os.path.isfile(name):
+    if colon and is_input(name):
         raise InputError(f"{spec}: {name} is a file; only a BEIR folder has splits (folder:split)")
     if _DATASET_ID.fullmatch(spec):
         return Dataset(spec)
     raise unknown(spec, kind)
+
+
+def resolve_corpora(specs: Iterable[str]) -> list[Files | Dataset]:
+    """The files and data sets of corpora; a pattern such as ``baseline/*.xml.gz`` names several.
+
+    Raises:
+        InputError: a spec names nothing.
+    """
+    resolved = []
+    for spec in map(os.fspath, specs):
+        if glob.has_magic(spec) and not os.path.exists(spec):
+            paths = sorted(glob.glob(spec, recursive=True))
+            if not paths:
+                raise InputError(f"{spec}: no file or folder has a name of this pattern")
+            resolved += map(Files, map(Path, paths))
+        else:
+            resolved.append(resolve(spec, CORPUS))
+    return resolved
 
 
 def exists(spec: str) -> bool:

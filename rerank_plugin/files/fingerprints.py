@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from rerank_plugin.files.text_files import STDIN, is_pipe
 
 LARGEST = 1 << 26  # bytes; larger files and folders are compared by sizes and times, not by content
 
@@ -24,15 +27,16 @@ def fingerprints(settings: Mapping[str, Any]) -> dict[str, str]:
     """Checksums of the files and folders named in settings (JSON values), by the strings that name them.
 
     A string may be a path (``runs/a.run``), a path after a prefix (``delta:checkpoints/d``) or a path before a split
-    (``data/nfcorpus:test``). Other strings are ignored.
+    (``data/nfcorpus:test``). Other strings are ignored. A pipe, whose content is unknown, never equals another.
     """
     checksums = {}
     for text in sorted(set(_strings(settings))):
         head, _, tail = text.partition(":")
         candidates = (text, tail, text.rpartition(":")[0], head)
-        path = next((path for path in candidates if path and os.path.exists(path)), None)
+        path = next((path for path in candidates if path in STDIN or path and os.path.exists(path)), None)
         if path is not None:
-            checksums[text] = fingerprint(path)
+            unknown = f"a pipe, whose content was not kept ({secrets.token_hex(4)})"
+            checksums[text] = unknown if is_pipe(path) else fingerprint(path)
     return checksums
 
 

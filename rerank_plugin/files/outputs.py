@@ -10,7 +10,7 @@ The rules, for every command:
   folder removes it.
 * Folders are exchanged atomically if the system supports it (Linux). Otherwise the old one is first moved aside under a
   known name; if the process dies between the two renames, `restore_interrupted` moves it back.
-* A device or a pipe is written to, never replaced.
+* A device or a pipe is written to, never replaced; ``-`` is stdout.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,6 +39,7 @@ from rerank_plugin.base.errors import InputError
 MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
 ASIDE = "replaced"  # the end of an old folder's name between the two renames
 TEMPORARY = re.compile(rf"\.(.+){re.escape(MARK)}([0-9a-f]{{8}}|{ASIDE})")
+STDOUT = ("-", "/dev/stdout")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -99,7 +101,7 @@ class FolderKind:
         try:
             text = (path / self.description).read_bytes()
             description = json.loads(text) if self.keys else {}
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return description if isinstance(description, dict) and all(key in description for key in self.keys) else None
 
@@ -128,8 +130,10 @@ def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = 
         InputError: ``path`` is of another kind, or is an output of this kind that may not be replaced.
     """
     target = Path(os.path.realpath(path))
-    if isinstance(kind, FileKind) and is_stream(Path(path)):
-        return target
+    if is_stream(path):
+        if isinstance(kind, FileKind):
+            return target
+        raise InputError(f"{path} is a stream, which cannot hold {kind.name}: name a folder")
     with writing_to(path):
         if not os.path.lexists(target):
             return target
@@ -163,12 +167,22 @@ def is_packed(path: Path) -> bool:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether a path is a character device or a pipe."""
+    """Whether an output is stdout, a character device or a pipe."""
+    if str(path) in STDOUT:
+        return True
     try:
         mode = os.stat(path).st_mode
     except OSError:
         return False
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def open_stream(path: str | Path) -> BinaryIO:
+    """Open a stream for writing; stdout continues after the text that was printed before."""
+    if str(path) not in STDOUT:
+        return open(path, "wb")
+    sys.stdout.flush()
+    return open(os.dup(1), "wb")
 
 
 @contextmanager
@@ -237,7 +251,7 @@ def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iter
     """
     with writing_to(path), ExitStack() as stack:
         if is_stream(path):
-            yield stack.enter_context(open(path, "wb"))
+            yield stack.enter_context(open_stream(path))
             return
         target = check_free(path, kind, overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)

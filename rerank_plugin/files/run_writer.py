@@ -13,7 +13,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.outputs import check_free, is_packed, is_stream, open_locked, replacing, writing_to
+from rerank_plugin.files.outputs import (
+    check_free,
+    is_packed,
+    is_stream,
+    open_locked,
+    open_stream,
+    replacing,
+    writing_to,
+)
 from rerank_plugin.files.runs import JOURNAL, PART, RUN, encode, format_ranked
 from rerank_plugin.files.text_files import first_line
 
@@ -54,7 +62,7 @@ class RunWriter:
         self._journal: BinaryIO | None = None
         with writing_to(self.path):
             if self.is_stream:
-                self._file = open(self.path, "wb")
+                self._file = open_stream(self.path)
             elif not self.complete:
                 self._open(json.loads(json.dumps({**settings, "tag": tag}, default=str)), resume)
 
@@ -163,7 +171,7 @@ class RunWriter:
     def _compare(self, header: bytes, settings: dict) -> None:
         """An `InputError` unless the settings equal those in the journal's header."""
         begun = None
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             begun = json.loads(header)
         if not isinstance(begun, dict):
             raise InputError(f"{self.journal_path}: damaged: overwrite the run to start over")

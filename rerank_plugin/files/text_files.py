@@ -1,41 +1,133 @@
-"""Reading files: UTF-8 with or without a byte order mark, decompressed if the name ends in .gz.
+"""Reading files, pipes and stdin: UTF-8 with or without a byte order mark, decompressed whatever their names.
+
+The first bytes of a file tell its compression (gzip, bzip2, xz, zstd): names of downloads are often wrong. A pipe can
+be read once: each input is opened once, or `beginning` and `rereadable` keep what was read of it. ``-`` is stdin.
 
 Lines end only at line feeds. ``str.splitlines`` would also split titles at U+2028 and similar characters.
 """
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
+import lzma
+import os
+import re
+import shutil
+import stat
+import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import naming_extras
 
 BUFFER = 1 << 18
-DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)  # the errors of a truncated or damaged .gz
+BEGINNING = 1 << 16  # bytes that show the format of a file
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)  # the errors of a truncated or damaged file
+STDIN = ("-", "/dev/stdin")
+
+COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}  # suffixes and their names
+
+_begun: dict[Path, BinaryIO] = {}  # pipes whose beginning was looked at
+_copies: dict[Path, tuple[BinaryIO, Exception | None]] = {}  # temporary copies of pipes that are read several times
+
+
+class _Zstd:
+    """A zstd file; unlike the library's own reader it raises EOFError if the file is truncated."""
+
+    def __init__(self, file: BinaryIO):
+        import zstandard
+
+        self._file, self._new = file, zstandard.ZstdDecompressor().decompressobj
+        self._frame: Any = None
+
+    def read(self, size: int) -> bytes:
+        data = b""
+        while not data:
+            packed = self._file.read(size)
+            if not packed:
+                if self._frame is not None:
+                    raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+                return b""
+            while packed:
+                self._frame = self._frame or self._new()
+                data += self._frame.decompress(packed)
+                packed = self._frame.unused_data if self._frame.eof else b""
+                if self._frame.eof:
+                    self._frame = None
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+
+_OPENERS: dict[re.Pattern[bytes], Callable[[Any], Any]] = {
+    re.compile(b"\x1f\x8b"): gzip.open,
+    re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): bz2.open,
+    re.compile(b"\xfd7zXZ\0"): lzma.open,
+    re.compile(rb"\x28\xb5\x2f\xfd"): _Zstd,
+}
+_LONGEST_MARK = 10
 
 
 class _Decompressed(io.RawIOBase):
-    """A gzip file that returns all data before a damage, then raises the error.
+    """A compressed file that returns all data before a damage, then raises the error; see `DAMAGED`.
 
     GzipFile discards the data of a large read if the file is truncated.
     """
 
-    def __init__(self, path: Path):
-        self._file = gzip.open(path, "rb")
+    def __init__(self, packed: BinaryIO, opener: Callable[[Any], Any]):
+        self._packed, self._file, self._left = packed, opener(packed), b""
+        self._read = getattr(self._file, "read1", self._file.read)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
-        data = self._file.read1(len(view))
+        try:
+            data = self._left or self._read(len(view))
+        except DAMAGED:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno:
+                raise  # of the system
+            raise EOFError(str(error)) from error  # bz2 and zstandard have no exception of their own for it
+        data, self._left = data[: len(view)], data[len(view) :]
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+            self._packed.close()
+        super().close()
+
+
+class _Joined(io.RawIOBase):
+    """Bytes that were read ahead, followed by the rest of their file, or by the ``damage`` that ends it."""
+
+    def __init__(self, head: bytes, file: BinaryIO, damage: Exception | None = None):
+        self._head, self._file, self._damage = head, file, damage
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        if self._head:
+            data, self._head = self._head[: len(view)], self._head[len(view) :]
+        else:
+            data = _read_some(self._file, len(view))
+            if not data and self._damage is not None:
+                raise self._damage
         view[: len(data)] = data
         return len(data)
 
@@ -45,10 +137,31 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
+def _joined(head: bytes, file: BinaryIO, damage: Exception | None = None) -> BinaryIO:
+    # io.RawIOBase has the methods of BinaryIO, but typeshed does not derive one from the other.
+    return cast(BinaryIO, io.BufferedReader(_Joined(head, file, damage), BUFFER))
+
+
+def _read_some(file: BinaryIO, size: int) -> bytes:
+    """At most ``size`` bytes, fewer than are to come from a pipe; none at the end."""
+    return cast(Any, file).read1(size) if hasattr(file, "read1") else file.read(size)
+
+
+def uncompressed_name(path: Path) -> str:
+    """The name without the suffix of a compression: ``a.jsonl`` for ``a.jsonl.gz``."""
+    suffix = path.suffix.lower()
+    return path.name[: -len(suffix)] if suffix in COMPRESSED else path.name
+
+
 def kind_of(path: Path) -> str:
-    """The suffix of the format, in lower case and without .gz: ``.jsonl`` for ``a.JSONL.gz``."""
-    name = path.name.lower().removesuffix(".gz")
+    """The suffix of the format, in lower case and without that of a compression: ``.jsonl`` for ``a.JSONL.gz``."""
+    name = uncompressed_name(path).lower()
     return name[name.rfind(".") :] if "." in name else ""
+
+
+def damaged(path: Path) -> str:
+    """The name of the problem of a damaged file, as ``damaged gzip file``."""
+    return f"damaged {COMPRESSED.get(path.suffix.lower(), 'gzip')} file"
 
 
 def with_suffix(folder: Path, *suffixes: str) -> list[Path]:
@@ -58,18 +171,87 @@ def with_suffix(folder: Path, *suffixes: str) -> list[Path]:
 
 
 def plain_or_gz(path: Path) -> Path | None:
-    """``path`` or ``path.gz``, whichever exists."""
-    zipped = path.with_name(path.name + ".gz")
-    return path if path.is_file() else zipped if zipped.is_file() else None
+    """``path``, or the same name with a suffix of `COMPRESSED`, whichever exists."""
+    paths = (path, *(path.with_name(path.name + suffix) for suffix in COMPRESSED))
+    return next((one for one in paths if one.is_file()), None)
+
+
+def is_pipe(path: str | Path) -> bool:
+    """Whether an input is stdin, a pipe or another device, which can be read once."""
+    if str(path) in STDIN:
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def is_input(path: str | Path) -> bool:
+    """Whether a path names something to read from: a file, a pipe, or ``-`` for stdin."""
+    return str(path) in STDIN or os.path.exists(path) and not os.path.isdir(path)
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading bytes, decompressed. ``read`` may return fewer bytes than requested before the end."""
+    if (begun := _begun.pop(path, None)) is not None:
+        return begun
     try:
-        # io.RawIOBase has the methods of BinaryIO, but typeshed does not derive one from the other.
-        return cast(BinaryIO, _Decompressed(path)) if path.name.lower().endswith(".gz") else open(path, "rb")
+        if path in _copies:
+            copy, damage = _copies[path]
+            file = open(f"/dev/fd/{copy.fileno()}", "rb")
+            file.seek(0)
+            return _joined(b"", file, damage)
+        file = open(os.dup(0), "rb") if str(path) in STDIN else open(path, "rb")
+        mark = file.read(_LONGEST_MARK)
+        if file.seekable():
+            file.seek(-len(mark), os.SEEK_CUR)
+            plain: BinaryIO = file
+        else:
+            plain = _joined(mark, file)
+        opener = next((opener for begin, opener in _OPENERS.items() if begin.match(mark)), None)
+        if opener is None:
+            return plain
+        with naming_extras(f"decompressing {path}"):
+            return cast(BinaryIO, _Decompressed(plain, opener))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of an input, at most `BEGINNING`, decompressed and without a byte order mark.
+
+    A pipe can still be read from its beginning, once. Damaged data end it.
+    """
+    file, head, damage = open_bytes(path), b"", None
+    try:
+        while len(head) < BEGINNING and (data := _read_some(file, BEGINNING - len(head))):
+            head += data
+    except DAMAGED as error:
+        damage = error
+    if is_pipe(path) and path not in _copies:
+        _begun[path] = _joined(head, file if damage is None else io.BytesIO(), damage)
+    else:
+        file.close()
+    return head.removeprefix(codecs.BOM_UTF8)
+
+
+@contextmanager
+def rereadable(paths: Iterable[Path]) -> Iterator[None]:
+    """Let the pipes among ``paths`` be opened as often as files: a temporary file keeps their data meanwhile."""
+    with ExitStack() as copies:
+        for path in paths:
+            if is_pipe(path) and path not in _copies:
+                copy, damage = copies.enter_context(tempfile.TemporaryFile()), None
+                with open_bytes(path) as file:
+                    try:
+                        shutil.copyfileobj(file, copy)
+                    except DAMAGED as error:
+                        damage = error
+                copy.flush()
+                _copies[path] = cast(BinaryIO, copy), damage
+                copies.callback(_copies.pop, path)
+        yield
 
 
 def byte_lines(path: Path) -> Iterator[bytes]:
@@ -98,4 +280,4 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}:{number}: not UTF-8 text: convert the file, as with iconv -t utf-8") from error
     except DAMAGED as error:
-        raise InputError(f"{path}:{number + 1}: damaged gzip file ({error}): fetch or compress it again") from error
+        raise InputError(f"{path}:{number + 1}: {damaged(path)} ({error}): fetch or compress it again") from error

@@ -57,8 +57,8 @@ def _checked(document: Document) -> Document:
     if invalid := [*unusable, *((document.metadata or {}).keys() - NAMES)]:
         raise InputError(
             f"document {document.id} has invalid metadata ({', '.join(invalid)}); known: {', '.join(sorted(NAMES))}: "
-            "authors, mesh, types and languages are lists of texts, retracted is true or false, url an http address, "
-            "the others are texts"
+            "authors, keywords, mesh, types and languages are lists of texts, retracted is true or false, url an http "
+            "address, the others are texts"
         )
     if document.id.split() != [document.id]:
         raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot hold")

@@ -45,6 +45,9 @@ class LuceneWriter:
         # Jackson fills the fields of Anserini's documents: one call for many documents, with exactly our values.
         self.document_array = java_class("java.lang.Class").forName("[Lio.anserini.collection.JsonCollection$Document;")
         self.mapper = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+        constraints = java_class("com.fasterxml.jackson.core.StreamReadConstraints").builder()
+        # Jackson's limit of 20 million characters would end the build; `problems.LONGEST` bounds each document.
+        self.mapper.getFactory().setStreamReadConstraints(constraints.maxStringLength(2**31 - 1).build())
         self.mapper.setVisibility(
             java_class("com.fasterxml.jackson.annotation.PropertyAccessor").FIELD,
             java_class("com.fasterxml.jackson.annotation.JsonAutoDetect$Visibility").ANY,

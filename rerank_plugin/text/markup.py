@@ -60,3 +60,25 @@ def _space(tag: re.Match) -> str:
     """What a tag leaves: white space where it ends a line or a cell."""
     name = (tag[1] or tag[2] or "").lower()
     return " " if name in _SEPARATING else ""
+
+
+def raised(base: str, exponent: str) -> str:
+    """The text of a superscript after ``base``: ``^6`` and ``^-6`` after a digit, else the superscript itself."""
+    power = re.fullmatch(r"\s*([+−–-]?)\s*(\d+)\s*", exponent)
+    if not power or not base[-1:].isdigit():
+        return exponent
+    sign = "-" if power[1] in ("−", "–") else power[1]
+    return f"^{sign}{power[2]}"
+
+
+def without_brackets(title: str) -> str:
+    """``[Translated title].`` without its brackets; ``[18F]FDG in [11C].``, which is not one bracket, is unchanged."""
+    match = re.fullmatch(r"\[(.*)\]\.?", title)
+    if not match:
+        return title
+    depth = 0
+    for character in match[1]:
+        depth += (character == "[") - (character == "]")
+        if depth < 0:
+            return title
+    return match[1].strip()

@@ -82,6 +82,7 @@ def test_several_files_are_one_log(put):
         (HEADER + "a\tb\t1\t1\t0\n", r"log\.tsv:2: expected 6 columns, as in the header, found 5"),
         (HEADER + "a\tb\t1\t1\t0\t1\n\na\tb\t1\t-1\t0\t1\n", r"log\.tsv:4: summary_clicks is '-1': expected a whole"),
         (HEADER + "a\tb\tx\t1\t0\t1\n", r"log\.tsv:2: impressions is 'x'"),
+        (HEADER + f"a\tb\t{'9' * 4400}\t1\t0\t1\n", r"log\.tsv:2: impressions is '9{40,60}: expected a whole"),
         (HEADER + "a\tb\t1\t1\t1.5\t1\n", r"log\.tsv:2: full_text_clicks is '1\.5'"),
         (HEADER + "a\tb\t1\t1\t0\tyes\n", r"log\.tsv:2: full_text is 'yes': expected 0 or 1"),
         (HEADER + "a\tb\t1\t1\t2\t0\n", r"log\.tsv:2: full_text_clicks is 2 but full_text is 0"),

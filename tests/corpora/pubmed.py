@@ -14,7 +14,10 @@ BOOK = """<PubmedBookArticle><BookDocument><PMID Version="1">{}</PMID><Book><Boo
 OLD = "<MedlineCitation><PMID>{0}</PMID><Article><ArticleTitle>Old {0}</ArticleTitle></Article></MedlineCitation>"
 
 
-def article(pmid, title="A title.", abstract="<AbstractText>Words.</AbstractText>", after="", version=1):
+OTHER = '<OtherAbstract Type="Publisher" Language="spa"><AbstractText>Palabras.</AbstractText></OtherAbstract>'
+
+
+def article(pmid, title="A title.", abstract="<AbstractText>Words.</AbstractText>", after="", version=1, other=OTHER):
     return f"""
     <PubmedArticle>
       <MedlineCitation Status="MEDLINE" Owner="NLM">
@@ -28,7 +31,7 @@ def article(pmid, title="A title.", abstract="<AbstractText>Words.</AbstractText
         </Article>
         <CommentsCorrectionsList><CommentsCorrections RefType="CommentIn"><PMID Version="1">999</PMID>
         </CommentsCorrections></CommentsCorrectionsList>
-        <OtherAbstract Type="Publisher" Language="spa"><AbstractText>Palabras.</AbstractText></OtherAbstract>
+        {other}
       </MedlineCitation>
       <PubmedData><ArticleIdList><ArticleId IdType="pubmed">{pmid}</ArticleId></ArticleIdList></PubmedData>
     </PubmedArticle>"""

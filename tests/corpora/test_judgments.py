@@ -29,6 +29,8 @@ def test_grades_that_are_not_integers(put):
         ("1 0 d 1\n1 0 e high\n", r"q\.txt:2: the grade 'high' is not a number"),
         ("1 0 d 1\n1 0 e nan\n", r"q\.txt:2: the grade 'nan' is not finite"),
         ("1 0 d 0.5\n1 0 e -inf\n", r"q\.txt:2: the grade '-inf' is not finite"),
+        (f"1 0 d {'9' * 4400}\n", r"q\.txt:1: the grade '9{40,60} is not finite"),
+        (f"1 0 d 1\n1 0 e {'9' * 300}\n", r"q\.txt:2: the grade '9{40,60} is above 2,147,483,647"),
         ("1 0 d 0.5\n2 0 d 1\n1 0 d 0.25\n", r"q\.txt:3: query 1, document d was judged 0\.5 before and 0\.25 here"),
         ("1 0 d 1\n1 0 d 2\n", r"q\.txt:2: query 1, document d was judged 1 before and 2 here"),
         ("1 0 d 1\n1 d 1\n", r"q\.txt:2: expected 4 columns, found 3"),

@@ -96,12 +96,23 @@ def test_books_and_the_older_citation_set(put, tmp_path):
 
 
 COLLECTIONS = {
-    "the last version by names and places wins, whatever its number": (
-        {"pubmed24n0002.xml.gz": xml(article("2", "two, later"), article("1", "one, later", version=1)),
+    "of a version the last record by names and places wins": (
+        {"pubmed24n0002.xml.gz": xml(article("2", "two, later"), article("1", "one, later", version=3)),
          "pubmed24n0001.xml": xml(
              article("1", "one", version=3), article("2", "two"), article("3", "three"), article("4", "four"),
-             article("4", "four, again", version=2))},
+             article("4", "four, again"))},
         ["three", "four, again", "two, later", "one, later"], {}),
+    "the highest version wins, whatever the order": (
+        {"1.xml": xml(article("1", "1, third", version=3), article("2", "2, first"), article("3", "3, first")),
+         "2.xml": xml(article("1", "1, second", version=2), article("2", "2, tenth", version=10),
+                      article("2", "2, ninth", version=9), article("1", "1, first"))},
+        ["1, third", "3, first", "2, tenth"], {}),
+    "a deletion names one version, or without a number all": (
+        {"1.xml": xml(article("1", "1, first"), article("1", "1, second", version=2), article("2", version=2),
+                      article("2"), article("3", "3, second", version=2), article("3", "3, first"), article("4")),
+         "2.xml": xml('<DeleteCitation><PMID Version="2">1</PMID><PMID>2</PMID><PMID Version="1">3</PMID>'
+                      '<PMID Version="1">4</PMID></DeleteCitation>', article("2", "2, back"))},
+        ["1, first", "3, second", "2, back"], {}),
     "deletions remove what came before them": (
         {"1.xml": xml(article("10"), article("20", "stays"), article("30")),
          "2.xml": xml(article("40"), deletion("10", "15", "30", "40", "777")),
@@ -120,7 +131,7 @@ COLLECTIONS = {
         ["two"], {}),
     "deletions alone": ({"1.xml": xml(deletion("1"))}, [], {}),
     "a missing abstract is empty": (
-        {"1.xml": xml(article("1", "no abstract", abstract=""), article("2", title="", abstract=""))},
+        {"1.xml": xml(article("1", "no abstract", abstract="", other=""), article("2", "", abstract="", other=""))},
         ["no abstract"], {"empty document": ["1.xml: PMID 2"]}),
     "articles without a usable PMID": (
         {"1.xml": xml(article("", "One"), article("", "Two"), article("a b"), article("5", "five"))},
@@ -266,7 +277,10 @@ def test_metadata(only):
         ("<MedlineDate>2015 Mar-Apr</MedlineDate>", "2015-03"),
         ("<MedlineDate>2015-2016</MedlineDate>", "2015"),
         ("<MedlineDate>2015 Dec 24-31</MedlineDate>", "2015-12"),
-        ("<MedlineDate>Spring 2015</MedlineDate>", None),
+        ("<MedlineDate>Spring 2015</MedlineDate>", "2015"),
+        ("<MedlineDate>2015 Spring</MedlineDate>", "2015"),
+        ("<MedlineDate>Mar-Apr 2015</MedlineDate>", "2015-03"),
+        ("<MedlineDate>1998 Dec-1999 Jan</MedlineDate>", "1998-12"),
         ("<Year>15</Year>", None),
         ("", None),
     ],
@@ -275,3 +289,48 @@ def test_dates(put, date, expected):
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue>"
     [document] = documents(put("a.xml", xml(article("1").replace("<Journal>", issue))))
     assert document.metadata.get("date") == expected
+
+
+@pytest.mark.parametrize(
+    "date, readable",
+    [
+        ("<Year>15</Year>", None),
+        ("<MedlineDate>in press</MedlineDate>", None),
+        ("<Year>2015</Year><Month>13</Month>", "2015"),
+        ("<Year>2015</Year><Month>Feb</Month><Day>30</Day>", "2015-02"),
+    ],
+)
+def test_a_date_that_cannot_be_read_is_counted(put, date, readable):
+    issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue>"
+    problems = Problems()
+    spec = put("a.xml", xml(article("1").replace("<Journal>", issue)))
+    assert [document.metadata.get("date") for document in documents(spec, problems)] == [readable]
+    assert problems.examples == {"unusable metadata entry": [f"{spec}: PMID 1 (date)"]}
+
+
+def other(text, language="eng", type="Publisher"):
+    return f'<OtherAbstract Type="{type}" Language="{language}"><AbstractText>{text}</AbstractText></OtherAbstract>'
+
+
+@pytest.mark.parametrize(
+    "abstract, others, expected",
+    [
+        ("<AbstractText>Own.</AbstractText>", other("Other."), "Own."),
+        ("", other("Other.", type="plain-language-summary"), "Other."),
+        ("<AbstractText/>", other("Autre.", "fre") + other("Other."), "Other."),
+        ("", other("") + other("Autre.", "fre"), "Autre."),
+    ],
+)
+def test_another_abstract_is_the_only_one(only, abstract, others, expected):
+    assert only(abstract=abstract, other=others).abstract == expected
+
+
+def test_doi_and_keywords(only, put):
+    located = '<ELocationID EIdType="pii">x</ELocationID><ELocationID EIdType="doi">10.1000/x.1</ELocationID>'
+    words = "</Article><KeywordList><Keyword>nets</Keyword><Keyword>malaria</Keyword></KeywordList><Article>"
+    metadata = only(after=located + words).metadata
+    assert (metadata["doi"], metadata["keywords"]) == ("10.1000/x.1", ["nets", "malaria"])
+    listed = '<ArticleId IdType="doi">10.1000/x.2</ArticleId></ArticleIdList><ReferenceList><ArticleIdList>'
+    listed += '<ArticleId IdType="doi">10.1000/cited</ArticleId></ArticleIdList></ReferenceList>'
+    [document] = documents(put("b.xml", xml(article("1").replace("</ArticleIdList>", listed))))
+    assert document.metadata["doi"] == "10.1000/x.2"

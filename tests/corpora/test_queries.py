@@ -69,7 +69,7 @@ def test_the_queries_of_a_file(put, name, text, expected):
                 *(f'{{"_id": "2", "text": {value}}}' for value in ("NaN", "true", "[true]", "Infinity", "1e999")),
             )
         ),
-        ("t.txt", "<topics><query>x</query></topics>", "no <top> found"),
+        ("t.txt", "<topics><query>x</query></topics>", "holds no queries"), ("t.txt", "<html/>", "no <top> found"),
         ("t.txt", "\n<top>\n<title> x\n</top>", r"t\.txt:2: a topic without a <num>"),
         ("t.txt", "<top>\n<num> 5\n</top>", r"t\.txt:1: topic 5 has neither"),
         *((name, "\n \n", f"{name}: holds no queries") for name in ("q.tsv", "q.jsonl", "q.txt")),
@@ -132,3 +132,66 @@ def test_an_invalid_selection(put, name, text, selection, message):
 def test_a_file_whose_name_looks_like_a_selection(put):
     put("a.jsonl", TYPED)
     assert queries(put("a.jsonl:type=titles", '{"_id": "q9", "text": "nine"}')) == [Query("q9", "nine")]
+
+
+COVID = """<?xml version="1.0"?><topics task="T"><!-- x --><topic number="1"><query>aspirin &amp; stroke</query>
+<question>does aspirin <i>prevent</i> stroke</question><narrative>n</narrative></topic></topics>"""
+MEDICINE = """<topics><topic number="1"><disease>Liposarcoma</disease><gene>CDK4</gene>
+<demographic>38-year-old male</demographic></topic></topics>"""
+TRIALS = '<topics task="2021">\n<topic number="1">\nPatient is a 45-year-old man.\n</topic></topics>'
+DECISIONS = (
+    '<topics><topic number="1" type="d"><note>n</note><description>d</description><summary>s</summary></topic></topics>'
+)
+NUMBERED = "<topics><topic><number>1</number><title>t</title></topic></topics>"
+
+
+@pytest.mark.parametrize(
+    "text, field, expected",
+    [
+        (COVID, "", "aspirin & stroke"),
+        (COVID, "question", "does aspirin prevent stroke"),
+        (COVID, "query+narrative", "aspirin & stroke n"),
+        (MEDICINE, "", "Liposarcoma CDK4"),
+        (MEDICINE, "demographic", "38-year-old male"),
+        (TRIALS, "", "Patient is a 45-year-old man."),
+        (DECISIONS, "", "s"),
+        (DECISIONS, "description", "d"),
+        (NUMBERED, "", "t"),
+        ("<top><num> Number: 1 <title> t <desc> Description: d <narr> Narrative: n </top>", "desc", "d"),
+        ("<top><num> Number: 1 <title> t <desc> Description: d <narr> Narrative: n </top>", "narrative", "n"),
+    ],
+)
+def test_topics_of_later_tracks_and_a_choice_of_the_field(put, text, field, expected):
+    for name in ("topics.xml", "topics.txt.gz"):
+        assert queries(put(name, text) + (f":field={field}" if field else "")) == [Query("1", expected)]
+
+
+@pytest.mark.parametrize(
+    "text, field, message",
+    [
+        (COVID, ":field=title", "topic 1 has no field title: name one of query, question, narrative"),
+        (COVID, ":type=x", "in a JSON lines file only"),
+        (COVID.replace(' number="1"', ""), "", "a topic without a number"),
+        (COVID[:-20], "", r"t\.xml:\d+: malformed XML"),
+    ],
+)
+def test_topics_that_cannot_be_read(put, text, field, message):
+    with pytest.raises(InputError, match=message):
+        queries(put("t.xml", text) + field)
+
+
+@pytest.mark.parametrize(
+    "header, columns",
+    [("query_id\tquery", "q1\ttext"), ("qid\ttitle\tdescription", "q1\ttext\tx"), ("Text\tID", "text\tq1")],
+)
+def test_a_header_is_no_query(put, header, columns):
+    assert queries(put("q.tsv", f"{header}\n{columns}\n")) == [Query("q1", "text")]
+    with pytest.raises(InputError, match=r"q\.tsv: holds no queries"):
+        queries(put("q.tsv", header))
+
+
+def test_a_column_is_chosen(put):
+    spec = put("q.tsv", "qid\ttitle\tdescription\nq1\tt\td\n")
+    assert queries(f"{spec}:field=description") == [Query("q1", "d")]
+    with pytest.raises(InputError, match="no header of the columns has other"):
+        queries(f"{spec}:field=other")

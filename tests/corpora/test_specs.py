@@ -113,3 +113,53 @@ def test_folders_and_files_without_documents(put, tmp_path, files, spec, read, m
         put(name, "x")
     with pytest.raises(InputError, match=message):
         read(f"{tmp_path}{spec}")
+
+
+def line(id):
+    return f'{{"id": "{id}", "title": "{id}"}}\n'
+
+
+def test_a_folder_gives_all_that_it_holds_or_names_it(put, tmp_path, caplog):
+    import bz2
+    import lzma
+
+    put("f/a.jsonl", line("a"))
+    (tmp_path / "f" / "b.jsonl.bz2").write_bytes(bz2.compress(line("b").encode()))
+    (tmp_path / "f" / "c.jsonl.xz").write_bytes(lzma.compress(line("c").encode()))
+    (tmp_path / "f" / "d.jsonl").symlink_to("nowhere")
+    for name in ("e/e.jsonl", "n.txt", ".h.jsonl", ".git/x.jsonl", ".other"):
+        put(f"f/{name}", line("x"))
+    assert [document.id for document in documents(str(tmp_path / "f"))] == ["a", "b", "c"]
+    assert caplog.messages == [
+        f"{tmp_path / 'f'}: left out: 1 hidden files: .h.jsonl; 1 dangling links: d.jsonl; "
+        "1 files of unknown formats: n.txt; 1 files in subfolders: e/e.jsonl"
+    ]
+
+
+def test_subfolders_of_pubmed_beside_a_file(put, tmp_path):
+    from tests.corpora.pubmed import article, xml
+
+    put("f/stray.xml", xml(article("3")))
+    put("f/updates/2.xml", xml(article("1", "new")))
+    put("f/base/1.xml", xml(article("1", "old"), article("2")))
+    (tmp_path / "f" / "base" / "loop").symlink_to(tmp_path / "f")
+    assert [(document.id, document.title) for document in documents(str(tmp_path / "f"))] == [
+        ("2", "A title."), ("1", "new"), ("3", "A title.")]  # fmt: skip
+
+
+def test_several_corpora_and_patterns(put, beir, tmp_path, monkeypatch):
+    from tests.corpora.pubmed import article, xml
+
+    monkeypatch.chdir(tmp_path)
+    put("a1.jsonl", line("a1"))
+    put("a2.jsonl", line("a2"))
+    put("1.xml", xml(article("1", "old"), article("2")))
+    put("2.xml", xml(article("1", "new")))
+    beir("b")
+    assert [d.id for d in documents(["a?.jsonl", "b", "1.xml", "2.xml"])] == ["a1", "a2", "d1", "d2", "2", "1"]
+    with pytest.raises(InputError, match="a1.jsonl is given twice"):
+        documents(["a1.jsonl", "a*.jsonl"])
+    with pytest.raises(InputError, match=r"x\*: no file or folder has a name of this pattern"):
+        documents("x*")
+    put("odd[1].jsonl", line("o"))
+    assert [d.id for d in documents("odd[1].jsonl")] == ["o"]

@@ -21,7 +21,7 @@ def test_unknown_sources_are_errors(put, tmp_path, name, text, spec, message):
 
 
 def test_a_damaged_gzip_file_is_an_error(tmp_path):
-    (tmp_path / "cut.bin.gz").write_bytes(b"no gzip")
+    (tmp_path / "cut.bin.gz").write_bytes(b"\x1f\x8b\x08no gzip")
     with pytest.raises(InputError, match="damaged gzip file"):
         open_source(str(tmp_path / "cut.bin.gz"))
 

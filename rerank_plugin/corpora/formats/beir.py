@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,17 +20,24 @@ from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import jsonl, qrels
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import READERS, Format, register
-from rerank_plugin.files.text_files import plain_or_gz, with_suffix
+from rerank_plugin.files.text_files import plain_or_gz, uncompressed_name, with_suffix
+
+log = logging.getLogger(__name__)
 
 
-def has_corpus(folder: Path) -> bool:
-    """Whether the folder has documents in this layout."""
-    return plain_or_gz(folder / "corpus.jsonl") is not None
+def corpus_file(folder: Path) -> Path | None:
+    """The file of the documents, which all splits share; a warning names other files that may hold documents."""
+    path = plain_or_gz(folder / "corpus.jsonl")
+    if path is not None:
+        others = [one.name for one in with_suffix(folder, ".jsonl", ".json") if one.name.startswith("corpus")]
+        if others := [name for name in others if name != path.name]:
+            log.warning("%s: left out beside %s: %s", folder, path.name, ", ".join(others))
+    return path
 
 
 def documents(folder: Path, problems: Problems, ids_required: bool = True) -> Iterator[Document]:
-    """Stream the documents, which all splits share; none if the folder has no corpus."""
-    path = plain_or_gz(folder / "corpus.jsonl")
+    """Stream the documents; none if the folder has no corpus."""
+    path = corpus_file(folder)
     return jsonl.documents([path] if path else [], problems, ids_required)
 
 
@@ -58,7 +66,7 @@ def splits(folder: Path) -> dict[str, Path]:
     """The names of the splits and their files, sorted."""
     qrels_folder = folder / "qrels"
     files = with_suffix(qrels_folder, ".tsv") if qrels_folder.is_dir() else []
-    return {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in files}
+    return {uncompressed_name(path)[: -len(".tsv")]: path for path in files}
 
 
 register(Format("BEIR", __name__, dict.fromkeys(READERS, "a BEIR folder[:split] (data/nfcorpus:test)")))

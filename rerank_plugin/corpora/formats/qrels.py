@@ -12,8 +12,12 @@ from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
+from rerank_plugin.corpora.metadata import folded_key
 from rerank_plugin.corpora.register import JUDGMENTS, Format, register
 from rerank_plugin.files.text_files import lines
+
+GRADES = ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "qrel", "rating")  # in a header
+HIGHEST = 2**31 - 1  # as trec_eval's
 
 
 def judgments(path: Path) -> Judgments:
@@ -24,7 +28,7 @@ def judgments(path: Path) -> Judgments:
         columns = line.split()
         if not width:
             width = len(columns)
-            if columns[-1].lower() in ("score", "relevance", "rel"):  # the header of BEIR
+            if folded_key(columns[-1]) in GRADES:  # the header of BEIR, or another
                 continue
         if len(columns) != width or width not in (3, 4):
             expected = width if width in (3, 4) else "4 (query 0 document grade) or 3 (query document grade)"
@@ -43,15 +47,13 @@ def judgments(path: Path) -> Judgments:
 
 def _grade(text: str, path: Path, number: int) -> float:
     try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
         grade = float(text)
     except ValueError:
-        raise InputError(f"{path}:{number}: the grade {text!r} is not a number") from None
+        raise InputError(f"{path}:{number}: the grade {text!r:.50} is not a number") from None
     if not math.isfinite(grade):
-        raise InputError(f"{path}:{number}: the grade {text!r} is not finite")
+        raise InputError(f"{path}:{number}: the grade {text!r:.50} is not finite")
+    if abs(grade) > HIGHEST:
+        raise InputError(f"{path}:{number}: the grade {text!r:.50} is above {HIGHEST:,}")
     return int(grade) if grade.is_integer() else grade
 
 

@@ -1,0 +1,90 @@
+"""MEDLINE text, as PubMed exports it (``.nbib``, or ``.txt`` of its format "PubMed") and other tools read it.
+
+    PMID- 31000001
+    TI  - Statins and the risk of
+          new diabetes.
+
+A field begins with its tag of four characters, a hyphen and a space; further lines of it are indented. A blank line or
+the next PMID ends a record. Tags: https://www.nlm.nih.gov/bsd/mms/medlineelements.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rerank_plugin.base.records import Document
+from rerank_plugin.corpora.problems import Problems
+from rerank_plugin.corpora.records import Record, numbered_lines, usable_documents
+from rerank_plugin.corpora.register import CORPUS, Format, register
+from rerank_plugin.text.markup import without_brackets
+
+BAD_LINE = "bad line of MEDLINE text"
+NO_TITLE = "[Not Available]."  # NLM's placeholder
+TITLES, ABSTRACTS, JOURNALS = ("TI", "BTI", "CTI", "TT"), ("AB", "OAB"), ("TA", "JT")
+METADATA = {"authors": ("AU", "CN"), "mesh": ("MH",), "types": ("PT",), "languages": ("LA",), "keywords": ("OT",)}
+_FIELD = re.compile(r"([A-Z][A-Z0-9]{0,3}) *- ?(.*)")
+_DOI = re.compile(r"(\S+) \[doi\]")
+
+Fields = dict[str, list[str]]
+
+
+def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
+    """Stream the documents of files, in their order."""
+    return usable_documents(_records(paths, problems), problems, ids_required)
+
+
+def _records(paths: Iterable[Path], problems: Problems) -> Iterator[tuple[str, Record]]:
+    for path in paths:
+        fields: Fields = {}
+        place, tag = "", ""
+        for where, data in numbered_lines(path, problems):
+            try:
+                line = data.decode().rstrip()
+            except UnicodeDecodeError as error:
+                problems.add(BAD_LINE, f"{where} ({error})")
+                continue
+            field = _FIELD.fullmatch(line)
+            if fields and (not line or field and field[1] == "PMID"):
+                yield place, _record(fields)
+                fields = {}
+            if field:
+                place, tag = where if not fields else place, field[1]
+                fields.setdefault(tag, []).append(field[2])
+            elif line and fields and line[0] == " ":
+                fields[tag][-1] += f" {line.strip()}"
+            elif line:
+                problems.add(BAD_LINE, f"{where} ({line[:40]!r}: expected a tag, a hyphen and a text)")
+        if fields:
+            yield place, _record(fields)
+
+
+def _record(fields: Fields) -> Record:
+    title = next((text for text in _values(fields, TITLES) if text != NO_TITLE), "")
+    pmid, types = next(iter(_values(fields, ("PMID",))), ""), _values(fields, ("PT",))
+    identifiers = map(_DOI.fullmatch, _values(fields, ("LID", "AID", "SO")))
+    metadata = {name: texts for name, tags in METADATA.items() if (texts := _values(fields, tags))}
+    metadata |= {
+        name: texts[0] for name, tags in (("date", ("DP",)), ("journal", JOURNALS)) if (texts := _values(fields, tags))
+    }
+    metadata |= {"pmid": pmid, "retracted": "Retracted Publication" in types or "RIN" in fields}
+    metadata["doi"] = next((match[1] for match in identifiers if match), "")
+    abstract = next(iter(_values(fields, ABSTRACTS)), "")
+    return Record(pmid, without_brackets(title), abstract, metadata)
+
+
+def _values(fields: Fields, tags: Sequence[str]) -> list[str]:
+    """The non-empty values of these tags, in the order of the tags."""
+    return [value for tag in tags for value in fields.get(tag, ()) if value]
+
+
+register(
+    Format(
+        "MEDLINE text",
+        __name__,
+        {CORPUS: "MEDLINE text (PubMed's *.nbib)"},
+        suffixes=(".nbib", ".medline"),
+        begins=("PMID- ",),
+    )
+)

@@ -1,0 +1,188 @@
+"""JSON in other shapes than an object a line, and the keys, dates and markup of other programs' exports."""
+
+import json
+
+import pytest
+from rerank_plugin.corpora.markup import plain
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.corpora import Problems, Query, documents, queries
+from rerank_plugin.corpora.formats import jsonl
+
+RECORDS = [{"id": f"a{i}", "title": f"T[{i}]", "text": 'a "quoted" {text}, \\ and ]'} for i in range(3)]
+TEXTS = [(record["id"], record["title"], record["text"]) for record in RECORDS]
+SHAPES = {
+    "an array": json.dumps(RECORDS),
+    "an array of several lines": json.dumps(RECORDS, indent=1),
+    "an array with an object a line": "[\n" + ",\n".join(map(json.dumps, RECORDS)) + "\n]\n",
+    "objects of several lines": "\n".join(json.dumps(record, indent=2) for record in RECORDS),
+    "an object with the array": json.dumps({"documents": RECORDS, "count": 3}),
+    "an object with the array, in several lines": json.dumps({"articles": RECORDS}, indent=1),
+    "an answer of Europe PMC": json.dumps({"version": "6", "resultList": {"result": RECORDS}}, indent=1),
+    "the same in a line": json.dumps({"version": "6", "resultList": {"result": RECORDS}}),
+    "lines": "\n".join(map(json.dumps, RECORDS)),
+}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("buffer", [7, 1 << 18])
+def test_shapes(put, monkeypatch, text, buffer):
+    monkeypatch.setattr(jsonl, "BUFFER", buffer)
+    for name in ("a.json", "a.jsonl.gz", "unknown"):
+        problems = Problems()
+        assert [document[:3] for document in documents(put(name, "\ufeff \n" + text), problems)] == TEXTS
+        assert problems.total == 0
+
+
+def test_a_file_for_each_object(put, tmp_path):
+    for record in RECORDS:
+        put(f"{record['id']}.json", json.dumps(record, indent=2))
+    assert [document[:3] for document in documents(str(tmp_path))] == TEXTS
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("deep", [DEEP + "]" * 100_000, '{"a":' * 2000 + "1" + "}" * 2000])
+@pytest.mark.parametrize("array", [False, True])
+def test_an_object_that_is_nested_too_deeply_is_one_problem(put, deep, array):
+    lines = [json.dumps(RECORDS[0]), f'{{"id": "deep", "text": {deep}}}', json.dumps(RECORDS[1])]
+    spec, problems = put("a.json", "[" + ",\n".join(lines) + "]" if array else "\n".join(lines)), Problems()
+    assert [document.id for document in documents(spec, problems)] == ["a0", "a1"]
+    assert problems.counts == {"bad JSON line": 1} and problems.examples["bad JSON line"][0].startswith(f"{spec}:2 ")
+
+
+@pytest.mark.parametrize(
+    "broken, lost",
+    [('{"id": "b", "title": }', 1), ('"text"', 1), ("17", 1), ('{"id": "b" "title": "x"}', 1),
+     ('{"id": "b, "title": "x"}', 1)],
+)  # fmt: skip
+def test_a_broken_object_of_an_array_costs_itself_only(put, broken, lost):
+    problems = Problems()
+    spec = put("a.json", f"[{json.dumps(RECORDS[0])},\n{broken},\n{json.dumps(RECORDS[1])}\n]")
+    assert [document.id for document in documents(spec, problems)] == ["a0", "a1"]
+    assert problems.counts == {"bad JSON line": lost} and problems.examples["bad JSON line"][0].startswith(f"{spec}:2 ")
+
+
+def test_an_array_that_breaks_off_is_named(put):
+    problems = Problems()
+    spec = put("a.json", json.dumps(RECORDS)[:-40])
+    assert len(list(documents(spec, problems))) == 2
+    assert problems.counts == {"bad JSON line": 1} and "does not end" in problems.examples["bad JSON line"][0]
+
+
+@pytest.mark.parametrize(
+    "record, expected",
+    [
+        ({"pmid": "1", "title": "T", "abstractText": "A"}, ("1", "T", "A")),
+        ({"PMID": 1, "Title": "T", "Abstract": "A"}, ("1", "T", "A")),
+        ({"PMID": "1", "TI": "T", "AB": "A"}, ("1", "T", "A")),
+        ({"cord_uid": "u", "article_title": "T", "Abstract_Text": "A"}, ("u", "T", "A")),
+        ({"ID": "2", "id": "1", "title": "T", "TEXT": "x", "text": "A"}, ("1", "T", "A")),
+        ({"id": "1", "abstract": [{"label": "AIM", "text": "A"}, {"text": "B"}, "C"]}, ("1", "", "AIM: A B C")),
+        ({"doi": "10.1000/x", "title": "T"}, ("10.1000/x", "T", "")),
+    ],
+)
+def test_keys_of_other_programs(put, record, expected):
+    problems = Problems()
+    [document] = documents(put("a.jsonl", json.dumps(record)), problems)
+    assert document[:3] == expected and problems.total == 0
+
+
+def test_a_text_under_an_unknown_key_is_named(put):
+    records = [
+        {"id": "1", "title": "T", "fullText": "some words here", "source": "a b c d"},
+        {"id": "2", "title": "T", "abstract": "", "affiliation": "a b c d", "other": "some words here"},
+        {"id": "3", "fulltext": "some words here"},
+    ]
+    spec, problems = put("a.jsonl", "\n".join(map(json.dumps, records))), Problems()
+    assert [document.id for document in documents(spec, problems)] == ["1", "2"]
+    assert problems.examples == {
+        "document with its text under an unknown key": [f"{spec}:1 (fullText)"],
+        "empty document": [f"{spec}:3, keys fulltext (3)"],
+    }
+
+
+@pytest.mark.parametrize(
+    "date, expected, counted",
+    [
+        *((date, "2015-03-02", 0) for date in ("2015/03/02", "2015/3/2", "20150302", "2 March 2015", "Mar 2nd, 2015",
+                                               "02.03.2015", [2015, 3, 2], {"Year": "2015", "Month": "Mar", "Day": 2},
+                                               "2015-03-02T10:00:00Z", 20150302)),
+        *((date, "2015", 0) for date in (2015, 2015.0, "03/02/2015", "Winter 2015", "2015-2016")),
+        ("15/03/2015", "2015-03-15", 0), ("03/15/2015", "2015-03-15", 0), ("3/2015", "2015-03", 0),
+        ("2015-02-30", "2015-02", 1), ("2015-13-01", "2015", 1), ("0000-00-00", None, 1), ("soon", None, 1),
+        (1425254400, None, 1), ("", None, 0),
+    ],
+)  # fmt: skip
+def test_dates(put, date, expected, counted):
+    problems = Problems()
+    [document] = documents(put("a.jsonl", json.dumps({"id": "1", "title": "T", "pub_date": date})), problems)
+    assert (document.metadata or {}).get("date") == expected
+    assert problems.counts == ({"unusable metadata entry": 1} if counted else {})
+
+
+def test_metadata_of_other_programs(put):
+    parser = {
+        "pubdate": "2016-03", "mesh_terms": "D001241:Aspirin; D020521:Stroke", "authors": "Doe|Jane|J;Roe|Ann|A",
+        "medline_ta": "J Test", "publication_types": "D016428:Journal Article", "languages": "eng",
+        "keywords": "a; b", "doi": "10.1000/x",
+    }  # fmt: skip
+    europe = {
+        "firstPublicationDate": "2016-03-01", "pubYear": "2016", "authorString": "Doe J, Roe A.",
+        "journalInfo": {"journal": {"title": "J Test", "isoabbreviation": "J T"}}, "language": "eng",
+        "meshHeadingList": {"meshHeading": [{"majorTopic_YN": "N", "descriptorName": "Aspirin"}]},
+        "pubTypeList": {"pubType": ["Review"]}, "keywordList": {"keyword": ["a", "b"]},
+    }  # fmt: skip
+    records = "\n".join(json.dumps({"id": "1", "title": "T", **record}) for record in (parser, europe))
+    problems = Problems()
+    first, second = (document.metadata for document in documents(put("a.jsonl", records), problems))
+    assert first == {
+        "date": "2016-03", "mesh": ["Aspirin", "Stroke"], "authors": ["Doe J", "Roe A"], "journal": "J Test",
+        "types": ["Journal Article"], "languages": ["eng"], "keywords": ["a", "b"], "doi": "10.1000/x",
+        "url": "https://doi.org/10.1000/x",
+    }  # fmt: skip
+    assert second == {
+        "date": "2016-03-01", "authors": ["Doe J", "Roe A"], "journal": "J T", "languages": ["eng"],
+        "mesh": ["Aspirin"], "types": ["Review"], "keywords": ["a", "b"],
+    }  # fmt: skip
+    assert problems.total == 0
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("CO<sub>2</sub> in <i>E. coli</i>", "CO2 in E. coli"),
+        ("TNF-&alpha; &lt; 5, &#946;, &#x3b3;, AT&T, R&D;", "TNF-α < 5, β, γ, AT&T, R&D;"),
+        ("10<sup>6</sup> cells, Ca<sup>2+</sup>", "10^6 cells, Ca2+"),
+        ("&lt;i&gt;E. coli&lt;/i&gt; &amp;lt; 5", "E. coli < 5"),
+        ("<jats:p>One.</jats:p><jats:p>Two.</jats:p>", " One.  Two. "),
+        ('<a href="x" title=y>link</a><br/>next', "link next"),
+        ("p<0.05 and x>3, a <b and c> d, <unknown>", "p<0.05 and x>3, a <b and c> d, <unknown>"),
+    ],
+)
+def test_markup_is_no_word(put, text, expected):
+    assert plain(text) == expected
+    [document] = documents(put("a.jsonl", json.dumps({"id": "1", "title": text, "text": text})))
+    assert document[1:3] == (expected, expected)
+
+
+def test_too_long_documents_are_left_out(put, monkeypatch):
+    monkeypatch.setattr("rerank_plugin.corpora.problems.LONGEST", 30)
+    spec = put("a.jsonl", "\n".join(json.dumps({"id": f"d{n}", "title": "T", "text": "x" * n}) for n in (29, 30, 5)))
+    problems = Problems()
+    assert [document.id for document in documents(spec, problems)] == ["d29", "d5"]
+    assert problems.examples == {"too long document": [f"{spec}:2 (d30: 31 characters of at most 30)"]}
+
+
+QUESTIONS = [{"id": "q1", "body": "Is aspirin good?", "type": "yesno"}, {"id": "q2", "body": "And statins?"}]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("wrapped", [QUESTIONS, {"questions": QUESTIONS}])
+def test_questions_of_bioasq(put, indent, wrapped):
+    spec = put("b.json", json.dumps(wrapped, indent=indent))
+    assert queries(spec) == [Query("q1", "Is aspirin good?"), Query("q2", "And statins?")]
+    assert queries(f"{spec}:type=yesno:field=type") == [Query("q1", "yesno")]
+    with pytest.raises(InputError, match="query q2 has no type: name one of id, body"):
+        queries(f"{spec}:field=type")

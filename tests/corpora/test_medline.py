@@ -1,0 +1,63 @@
+"""MEDLINE text, PubMed's own export."""
+
+import pytest
+
+from rerank_plugin.corpora import Document, Problems, documents
+
+RECORDS = """
+PMID- 31000001
+OWN - NLM
+DP  - 2019 Mar-Apr
+TI  - [Statins and the risk of
+      new diabetes].
+LID - S0140-6736(19)1 [pii]
+LID - 10.1000/x.1 [doi]
+AB  - BACKGROUND: We followed adults who took
+      statins.
+AU  - Doe J
+AU  - Roe A
+CN  - Heart Group
+TA  - J Test
+JT  - Journal of tests
+MH  - *Diabetes Mellitus/chemically induced
+MH  - Humans
+PT  - Review
+LA  - eng
+OT  - statins
+
+PMID- 31000002
+TI  - [Not Available].
+TT  - Aspirina.
+OAB - Low doses.
+PMID- 31000003
+BTI - A Book
+RIN - J Test. 2020
+"""
+
+
+@pytest.mark.parametrize("name", ["search.nbib", "pubmed-set.txt", "search.nbib.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_records_and_their_metadata(put, name, end):
+    problems = Problems()
+    first, second, third = documents(put(name, "\ufeff" + RECORDS.replace("\n", end)), problems)
+    assert first[:2] == ("31000001", "Statins and the risk of new diabetes")
+    assert first.abstract == "BACKGROUND: We followed adults who took statins."
+    assert first.metadata == {
+        "date": "2019-03", "journal": "J Test", "authors": ["Doe J", "Roe A", "Heart Group"],
+        "mesh": ["Diabetes Mellitus", "Humans"], "types": ["Review"], "languages": ["eng"], "retracted": False,
+        "url": "https://pubmed.ncbi.nlm.nih.gov/31000001/", "doi": "10.1000/x.1", "keywords": ["statins"],
+    }  # fmt: skip
+    assert second[:3] == ("31000002", "Aspirina.", "Low doses.")
+    assert third[:3] == ("31000003", "A Book", "") and third.metadata["retracted"]
+    assert problems.total == 0
+
+
+def test_lines_that_cannot_be_read_are_counted(put):
+    problems = Problems()
+    spec = put("a.nbib", "PMID- 1\nTI  - One\nnonsense\n\nTI  - no id\n\nPMID- 2\nTI  - \udce9\nAB  - Two\n")
+    assert list(documents(spec, problems)) == [
+        Document("1", "One", "", {"retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/"}),
+        Document("2", "", "Two", {"retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/2/"}),
+    ]
+    assert problems.counts == {"bad line of MEDLINE text": 2, "missing id": 1}
+    assert problems.examples["bad line of MEDLINE text"][0].startswith(f"{spec}:3 ")

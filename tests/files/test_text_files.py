@@ -1,0 +1,102 @@
+"""Opening inputs: compression by content, pipes that are read once, and stdin."""
+
+import bz2
+import gzip
+import lzma
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.fingerprints import fingerprints
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.files.text_files import beginning, byte_lines, kind_of, lines, rereadable
+from tests.processes import run
+
+TEXT = "\ufeffone\ntwo\u2028three\n" + "x" * 100 + "\n" + "end\n" * 30_000
+COMPRESSIONS = [lambda data: data, gzip.compress, bz2.compress, lzma.compress, zstandard.ZstdCompressor().compress]
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A named pipe into which these bytes are written, once."""
+    writers = []
+
+    def make(data, name="pipe"):
+        path = tmp_path / name
+        os.mkfifo(path)
+        writers.append(threading.Thread(target=path.write_bytes, args=(data,), daemon=True))
+        writers[-1].start()
+        return path
+
+    yield make
+    for writer in writers:
+        writer.join(10)
+        assert not writer.is_alive()
+
+
+@pytest.mark.parametrize("compress", COMPRESSIONS)
+@pytest.mark.parametrize("name", ["a.txt", "a.gz", "a.txt.bz2", "a"])
+def test_the_content_decides_whether_a_file_is_compressed(tmp_path, name, compress):
+    (tmp_path / name).write_bytes(compress(TEXT.encode()))
+    assert b"".join(byte_lines(tmp_path / name)).decode() == TEXT[1:]
+    assert beginning(tmp_path / name).decode().startswith("one\ntwo\u2028three\n")
+
+
+@pytest.mark.parametrize("compress", COMPRESSIONS[1:])
+def test_a_truncated_file_is_named_after_its_first_lines(tmp_path, compress):
+    random = os.urandom(200_000).hex(" ", 40).replace(" ", "\n")
+    (tmp_path / "a.xz").write_bytes(compress(random.encode())[:-40])
+    with pytest.raises(InputError, match=r"a\.xz:\d+: damaged xz file"):
+        for number, line in lines(tmp_path / "a.xz"):
+            assert line == random.split("\n")[number - 1][: len(line)]
+
+
+@pytest.mark.parametrize("compress", COMPRESSIONS)
+def test_a_pipe_is_read_once_and_kept_where_it_is_read_twice(pipe, compress):
+    path = pipe(compress(TEXT.encode()))
+    assert beginning(path)[:4] == b"one\n"
+    assert b"".join(byte_lines(path)).decode() == TEXT[1:]
+    path = pipe(compress(TEXT.encode()), "second")
+    with rereadable([path]):
+        assert [b"".join(byte_lines(path)) for _ in range(3)] == [TEXT[1:].encode()] * 3
+
+
+def test_a_damaged_pipe_stays_damaged(pipe):
+    path = pipe(gzip.compress(TEXT.encode())[:-20])
+    with rereadable([path]):
+        for _ in range(2):
+            with pytest.raises(InputError, match="damaged gzip file"):
+                list(lines(path))
+
+
+def test_a_run_may_be_a_pipe(pipe):
+    assert read_run(pipe(b"q1 Q0 d1 1 2.5 t\n"))["q1"].doc_ids == ["d1"]
+
+
+def test_pipes_are_never_equal_when_a_command_is_resumed(pipe, tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    named = {"queries": "-", "run": str(pipe(b"")), "index": str(tmp_path / "a")}
+    first, second = fingerprints(named), fingerprints(named)
+    assert first.keys() == second.keys() == set(named.values())
+    assert [name for name in named.values() if first[name] == second[name]] == [named["index"]]
+    list(lines(tmp_path / "pipe"))  # its writer waits for a reader
+
+
+def test_stdin_and_stdout(tmp_path):
+    code = (
+        "from pathlib import Path; from rerank_plugin.files.outputs import replacing; "
+        "from rerank_plugin.files.runs import RUN; from rerank_plugin.files.text_files import lines\n"
+        "print('before')\nwith replacing('-', RUN) as file: file.write(str([*lines(Path('-'))]).encode())\n"
+        "print(' after')"
+    )
+    assert run("-c", code, text="a\nb\n", folder=tmp_path) == "before\n[(1, 'a'), (2, 'b')] after\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_suffixes():
+    names = {"a.JSONL.gz": ".jsonl", "a.xml.BZ2": ".xml", "a.zst": "", "a.tsv": ".tsv", "gz": ""}
+    assert {name: kind_of(Path(name)) for name in names} == names
