@@ -5,6 +5,8 @@ lazily loaded, so importing the package is fast. The commands are ``rerank-plugi
 ``evaluate``, ``embed`` and others (``rerank-plugin --help``).
 """
 
+import signal as _signal
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
@@ -43,3 +45,16 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _starts_a_command() -> bool:
+    """Whether this process was started as ``rerank-plugin``, or as ``python -m`` with a module of this package."""
+    if _sys.argv[:1] != ["-m"]:
+        return _sys.argv[:1] != [] and _sys.argv[0].rpartition("/")[2] == "rerank-plugin"
+    named = _sys.orig_argv[-len(_sys.argv) :][:1]  # either the module, or -m with it in one
+    return named[0].removeprefix("-m").partition(".")[0] == __name__
+
+
+# Before `options.run` there is nothing to clean up: Ctrl-C during imports ends a command without a traceback.
+if _starts_a_command() and _signal.getsignal(_signal.SIGINT) == _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

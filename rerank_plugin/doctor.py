@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rerank_plugin import __version__
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import one_line
 from rerank_plugin.base.extras import MissingExtraError, modules_of, naming_extras, require
-from rerank_plugin.base.register import one_line
 
 CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 EPILOG = f"""The extra lucene installs Pyserini, which needs torch. On Linux pip's torch takes 5.3 GB, 4.1 GB of them
@@ -95,10 +95,14 @@ def torch() -> str:
 
 
 def kernels() -> str:
-    """The cache folder of compiled kernels; numba raises an error if no cache folder is writable."""
+    """The cache folder of compiled kernels, once one was compiled."""
+    import numpy as np
+
     from rerank_plugin.kernels.intrinsics import wait_beyond
 
-    return f"numba {version('numba')}, cached in {wait_beyond.stats.cache_path}"
+    wait_beyond(np.ones(1, np.int64), 0, 1)
+    folder = wait_beyond.stats.cache_path
+    return f"numba {version('numba')}, " + (f"cached in {folder}" if folder else "not cached: set NUMBA_CACHE_DIR")
 
 
 def extras() -> str:

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import math
 import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.failures import FAULT, described
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.base.settings import chosen, settings
+from rerank_plugin.base.terminal import drop_output, shown, standard_output
 
 if TYPE_CHECKING:
     from rerank_plugin.retrieval.register import FirstStageConfig
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).parent
 COMMON = "common options"
@@ -128,7 +135,7 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(as_called(message), file)
+        (file or sys.stderr).write(shown(as_called(message), file or sys.stderr))
 
     def full_help(self) -> str:
         """The help of all options."""
@@ -308,29 +315,94 @@ def named_values(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None) -> None:
-    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on invalid input, 128 + N on signal N.
+    """Run a command's ``main`` and exit: 0 on success, 2 with one line on stderr on failure, 128 + N on signal N.
 
-    SIGTERM (docker stop, batch systems) and SIGHUP (a closed terminal; unless ignored, as under nohup) end a command as
-    Ctrl-C does, with its clean-up.
+    SIGTERM (docker stop, batch systems) and SIGHUP (a closed terminal) end a command as Ctrl-C does, with its clean-up.
     """
-    signal.signal(signal.SIGTERM, _end)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _end)
+    with standard_output(), _Signals() as signals:
+        try:
+            with naming_extras():
+                status = _status(main, argv)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader of the pipe (head, less) has exited: no error message
+            drop_output()
+            status = 1
+        except (Exception, KeyboardInterrupt) as error:
+            signals.dropped = True
+            # Some libraries raise another exception, as an ImportError, for the KeyboardInterrupt of a signal.
+            if signals.number or isinstance(error, KeyboardInterrupt):
+                _print_error("interrupted")
+                status = 128 + (signals.number or signal.SIGINT)
+            else:
+                log.debug("", exc_info=error)
+                line = described(error)
+                more = "; --verbose shows the traceback" if line.startswith(FAULT) else ""
+                _print_error(f"error: {as_called(line)}{more}")
+                status = 2
+            _flush_or_drop()
+    if status:
+        sys.exit(status)
+
+
+def _status(main: Callable[[list[str] | None], None], argv: list[str] | None) -> Any:
+    """The exit status of a command that did not fail."""
     try:
-        with naming_extras():
-            main(argv)
-    except InputError as error:
-        print(f"error: {as_called(' '.join(str(error).split()))}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt as interrupt:
-        number = interrupt.args[0] if interrupt.args else signal.SIGINT
-        print("interrupted", file=sys.stderr)
-        sys.exit(128 + number)
-    except BrokenPipeError:  # the reader of the pipe (head, less) has exited: no error message
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        main(argv)
+    except SystemExit as stopped:
+        return stopped.code
+    return 0
 
 
-def _end(number: int, frame: Any) -> None:
-    """A signal handler that ends the process as Ctrl-C does."""
-    raise KeyboardInterrupt(number)
+def _print_error(line: str) -> None:
+    """Print a line to stderr, if that is open."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(shown(line, sys.stderr), file=sys.stderr, flush=True)
+
+
+def _flush_or_drop() -> None:
+    """Write what a failed command has printed, if it can be written."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        drop_output()
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CLEANING_SECONDS = 3.0  # after a signal, for which further signals do not interrupt the clean-up
+
+
+class _Signals:
+    """Within a ``with`` block, signals that end a command raise a KeyboardInterrupt, unless they are ignored (nohup).
+
+    A storm of signals counts as one: the others are dropped while the command cleans up. After the block a signal ends
+    the process at once if it did so before.
+
+    Attributes:
+        number: of the last signal; 0 before any.
+        dropped: whether further signals are dropped for good.
+    """
+
+    def __init__(self) -> None:
+        self.number, self.dropped, self.last = 0, False, -math.inf
+
+    def __enter__(self) -> _Signals:
+        self.before = {number: handler for number in ENDING if (handler := signal.getsignal(number)) != signal.SIG_IGN}
+        for number in self.before:
+            signal.signal(number, self._raise)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, _exit if handler == signal.SIG_DFL else handler)
+
+    def _raise(self, number: int, frame: Any) -> None:
+        now = time.monotonic()
+        if not self.dropped and now - self.last > CLEANING_SECONDS:
+            self.number, self.last = number, now
+            raise KeyboardInterrupt(number)
+
+
+def _exit(number: int, frame: Any) -> NoReturn:
+    """A signal handler that ends the process while Python exits, with the status of a signal."""
+    os._exit(128 + number)

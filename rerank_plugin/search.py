@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from argparse import Namespace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.terminal import print_red
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
 
@@ -347,9 +347,12 @@ def print_ranking(ranking: Ranking, show: int, index: Index) -> None:
     for rank, (place, id, title, publication, is_retracted) in enumerate(columns, 1):
         date, _, journal = publication.partition("\t")
         source = ", ".join(filter(None, (journal, date)))
+        print(f"{rank:>4}  {ranking.scores[place]:>9.4f}  {place + 1:>11}  {id:<{width}}  ", end="")
         text = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
-        text = f"{_red('RETRACTED:')} {text}" if is_retracted else text
-        print(f"{rank:>4}  {ranking.scores[place]:>9.4f}  {place + 1:>11}  {id:<{width}}  {text}")
+        if is_retracted:
+            print_red("RETRACTED:")
+            text = f" {text}"
+        print(text)
 
 
 def _retracted(index: Index, rows: np.ndarray) -> list[bool]:
@@ -364,11 +367,6 @@ def _retracted(index: Index, rows: np.ndarray) -> list[bool]:
     with closing(StoredDocuments(index)) as stored:
         documents = [stored.as_indexed(int(row)) for row in rows]
     return [bool(document and document.metadata and document.metadata.get("retracted")) for document in documents]
-
-
-def _red(text: str) -> str:
-    """The text, in red on a terminal unless NO_COLOR is set (https://no-color.org)."""
-    return f"\033[31m{text}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 if __name__ == "__main__":

@@ -12,6 +12,11 @@ class InputError(ValueError):
     """
 
 
+def one_line(error: BaseException) -> str:
+    """The message of an error, on one line."""
+    return " ".join(str(error).split())
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to ``name``; None if none is close."""
     return next(iter(get_close_matches(name, list(known), 1)), None)

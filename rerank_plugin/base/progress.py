@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from rerank_plugin.base.terminal import shown
+
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -16,9 +18,18 @@ PROGRESS_SECONDS = 10.0  # between progress lines if stderr is not a terminal
 
 def set_up_logging(verbose: bool) -> None:
     """Send log messages to stderr (results go to stdout); libraries log only warnings and errors."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, force=True)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Formatter())
     for name in ("rerank_plugin", "__main__"):
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class _Formatter(logging.Formatter):
+    """Messages as stderr shows them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record), sys.stderr)
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, one_line
 
 
 class Named(Protocol):
@@ -112,11 +112,6 @@ class Register(Generic[Entry]):
         if self.entries.get(name, entry) != entry:
             raise InputError(f"{fault} the name is taken by another {self.what}")
         return entry
-
-
-def one_line(error: Exception) -> str:
-    """The message of an error, on one line."""
-    return " ".join(str(error).split())
 
 
 def _package(point: EntryPoint) -> str:

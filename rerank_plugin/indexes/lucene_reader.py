@@ -15,7 +15,7 @@ from rerank_plugin.base.filters import FILTERS, Filter, years
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.formats import jsonl
 from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.java.jvm import java_class, start_jvm
+from rerank_plugin.java.jvm import java_class, java_path, start_jvm
 from rerank_plugin.text.markup import without_markup
 
 _ID_PAGE = 50_000
@@ -30,9 +30,7 @@ def open_reader(folder: Path) -> Any:
     from jnius import JavaException, cast
 
     try:
-        directory = java_class("org.apache.lucene.store.FSDirectory").open(
-            java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java does not follow os.chdir
-        )
+        directory = java_class("org.apache.lucene.store.FSDirectory").open(java_path(folder))
         reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
     except JavaException as error:
         message = str(error).splitlines()[0]

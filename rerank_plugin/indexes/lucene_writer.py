@@ -12,7 +12,7 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, STORED_ONLY, folded
 from rerank_plugin.base.records import Document
-from rerank_plugin.java.jvm import java_class
+from rerank_plugin.java.jvm import java_class, java_path
 from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
@@ -33,8 +33,8 @@ class LuceneWriter:
 
     def __init__(self, folder: Path, threads: int):
         self.folder, self.metadata = folder, Counter[str]()
-        arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
-        arguments += ["-storePositions", "-storeDocvectors", "-storeRaw", "-fields", *FIELDS]
+        arguments = ["-index", java_path(folder).toString(), "-input", "", "-collection", "JsonCollection"]
+        arguments += ["-threads", str(threads), "-storePositions", "-storeDocvectors", "-storeRaw", "-fields", *FIELDS]
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")
         config = fields.readField(self.indexer, "writer", True).getConfig()

@@ -10,18 +10,20 @@ A process that has started the JVM must never fork: finish parallel work first, 
 from __future__ import annotations
 
 import importlib.util
+import locale
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.base.extras import naming_extras, require
 
 MINIMUM_JAVA = 21
@@ -108,13 +110,33 @@ def start_jvm() -> None:
             options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]
             jnius_config.set_classpath(str(jar))
             jnius_config.add_options(*options)
-        _import_jnius()
+        try:
+            with _utf8_names():
+                _import_jnius()
+        except SystemError as error:  # an option that Java does not know
+            raise InputError(f"Java does not start ({one_line(error)}): check RERANK_PLUGIN_JVM_OPTIONS") from error
         from jnius import autoclass
 
         # Only errors of Lucene's log (java.util.logging). Logger.getLogger does not work here: it looks up the calling
         # Java class, and a call from Python has none.
         root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
         root.setLevel(autoclass("java.util.logging.Level").SEVERE)
+
+
+@contextmanager
+def _utf8_names() -> Iterator[None]:
+    """Let Java, if it starts in the block, read names of files as UTF-8: in the locale C it would take ASCII only."""
+    if locale.nl_langinfo(locale.CODESET).upper() == "UTF-8":
+        yield
+        return
+    before = os.environ.get("LC_ALL")
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        del os.environ["LC_ALL"]
+        if before is not None:
+            os.environ["LC_ALL"] = before
 
 
 def _import_jnius() -> None:
@@ -137,6 +159,19 @@ def java_class(name: str) -> Any:
 
     with _lock:
         return autoclass(name)
+
+
+def java_path(path: Path) -> Any:
+    """A file or folder as Java's Path, absolute, as Java does not follow os.chdir.
+
+    Raises:
+        InputError: its name is not UTF-8.
+    """
+    try:
+        name = os.fsencode(path.absolute()).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: the name is not UTF-8, so Java cannot open it: rename it") from None
+    return java_class("java.nio.file.Paths").get(name)
 
 
 class _Detacher:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rerank_plugin.base.errors import InputError, unknown
+from rerank_plugin.base.errors import InputError, one_line, unknown
 from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.hub import hub_folder, is_hub_name
@@ -169,8 +169,8 @@ def _load_import(name: str, index: ForwardIndex, checkpoint: Path | None, option
     """The reranker of ``package.module:Thing``."""
     try:
         factory = register.resolve(name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load the reranker '{name}': {error}") from None
+    except Exception as error:  # any exception that the module raises on import
+        raise InputError(f"cannot load the reranker '{name}': {one_line(error)}") from error
     if not callable(factory):
         raise InputError(f"'{name}' is not a reranker: give a class or a function")
     return _call_factory(name, factory, index, checkpoint, options)
@@ -192,3 +192,5 @@ def _call_factory(
         return as_scorer(factory(index))
     except InputError as error:
         raise InputError(f"'{name}': {error}") from None
+    except Exception as error:  # any exception of its own
+        raise InputError(f"'{name}' makes no reranker: {type(error).__name__}: {one_line(error)}") from error

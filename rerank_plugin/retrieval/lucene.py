@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,6 +32,9 @@ LUCENE_FIELDS = ("contents", "title", "abstract")
 BM25, QLD, RM3 = "bm25", "qld", "bm25+rm3"
 NAMES = (BM25, QLD, RM3)
 LuceneSearch = Callable[[Any, int], tuple[np.ndarray, np.ndarray]]  # query and depth to numbers and scores of hits
+LARGEST = 1_000_000  # k1 and mu: Lucene computes with 32 bits, which larger values would use up
+MOST_RM3 = 1000  # expansion terms and feedback documents
+MOST_WORDS = 1 << 16  # words of a query, which may be a whole abstract
 TIES = 64  # hits requested beyond the cut; more rarely tie with it
 
 
@@ -53,12 +56,16 @@ class LuceneConfig:
             raise InputError(f"unknown first stage '{self.name}'; known: {', '.join(NAMES)}")
         if self.field not in LUCENE_FIELDS:
             raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
-        if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1 and 0 < self.mu < math.inf):
+        if not (0 <= self.k1 <= LARGEST and 0 <= self.b <= 1 and 0 < self.mu <= LARGEST):
             raise InputError(
-                f"invalid first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: k1 >= 0, 0 <= b <= 1, mu > 0"
+                f"invalid first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: 0 <= k1 <= {LARGEST:,}, "
+                f"0 <= b <= 1, 0 < mu <= {LARGEST:,}"
             )
-        if self.rm3_terms < 1 or self.rm3_documents < 1 or not 0 <= self.rm3_weight <= 1:
-            raise InputError("invalid RM3 parameters: terms and documents at least 1, weight between 0 and 1")
+        counts = self.rm3_terms, self.rm3_documents
+        if not (1 <= min(counts) <= max(counts) <= MOST_RM3 and 0 <= self.rm3_weight <= 1):
+            raise InputError(
+                f"invalid RM3 parameters: terms and documents from 1 to {MOST_RM3:,}, weight between 0 and 1"
+            )
 
     def open(self, index: Index) -> LuceneFirstStage:
         if self.field not in (known := index.lucene_fields):
@@ -97,10 +104,11 @@ class LuceneFirstStage:
         self._json = self._hits_writer()  # before threads start: its setup is not thread-safe in pyjnius
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit; columns of number and score
+        self._documents = max(self.reader.maxDoc(), 1)
 
     def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
-        searcher.setMaxClauseCount(1 << 16)  # a query may be a whole abstract
+        searcher.setMaxClauseCount(MOST_WORDS)
         if self.config.name == QLD:
             similarity = java_class("org.apache.lucene.search.similarities.LMDirichletSimilarity")(self.config.mu)
         else:
@@ -152,6 +160,10 @@ class LuceneFirstStage:
 
         The text is analyzed but not parsed: AND, quotes and slashes are plain text.
         """
+        with _limited(query):
+            return self._search(query, depth)
+
+    def _search(self, query: Query, depth: int) -> Candidates:
         text, words, filter = self._read(query)
         if self.config.name != RM3:
             return self._best(self._hits, words, depth)
@@ -172,6 +184,10 @@ class LuceneFirstStage:
             terms: number of expansion terms.
             even: number of query words with which query and expansion weigh the same: n words weigh n / (n + even).
         """
+        with _limited(query):
+            return self._search_near(query, feedback, terms, even, depth)
+
+    def _search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
         text, words, filter = self._read(query)
         tokens = self._tokens(text)
         scores = feedback.first_stage_scores[feedback.first_stage_scores > 0]
@@ -206,8 +222,9 @@ class LuceneFirstStage:
         """
         hits = depth + TIES
         while True:
+            hits = min(hits, self._documents)  # Java counts in 32 bits
             numbers, scores = search(words, hits)
-            if len(scores) < hits or scores[depth - 1] != scores[-1]:
+            if len(scores) < hits or hits == self._documents or scores[depth - 1] != scores[-1]:
                 return Candidates(self.forward, self.lucene_rows[numbers], scores).best(depth)
             hits *= 4
 
@@ -240,6 +257,21 @@ class LuceneFirstStage:
     def close(self) -> None:
         self.searched.close()
         self.reader.close()
+
+
+@contextmanager
+def _limited(query: Query) -> Iterator[None]:
+    """Raise an `InputError` if a query has more words than Lucene takes, with those of an expansion and a filter."""
+    from jnius import JavaException
+
+    try:
+        yield
+    except JavaException as error:
+        if not (error.classname or "").endswith(("$TooManyClauses", "$TooManyNestedClauses")):
+            raise
+        raise InputError(
+            f"query {query.id} has more than {MOST_WORDS:,} different words, the most that Lucene takes: shorten it"
+        ) from None
 
 
 register(FirstStageEntry(LuceneConfig, "BM25 by Lucene", fixed={"name": BM25}))

@@ -22,6 +22,7 @@ from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_in
 from rerank_plugin.files.text_files import DAMAGED, byte_lines
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_with
 from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
+from rerank_plugin.text.word2vec_binary import read_binary
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
     Raises:
         InputError: the file cannot be read in that format.
     """
-    names, vectors = _binary_vectors(path) if binary else _text_vectors(path)
+    names, vectors = read_binary(path) if binary else _text_vectors(path)
     rows: dict[str, int] = {}
     for row, word in enumerate(names):
         if word in (SENTENCE_END, UNKNOWN):
@@ -144,18 +145,6 @@ def import_word2vec(path: Path, binary: bool, seed: int, tokenizer: Tokenizer = 
     if not np.isfinite(matrix).all():
         raise InputError(f"{path} holds vectors that are not finite: remove them, or train again")
     return _with_unknown(list(rows), matrix, seed, tokenizer)
-
-
-def _binary_vectors(path: Path) -> tuple[list[str], np.ndarray]:
-    """The n words and vectors, float32 [n, D], of a file in word2vec's binary format."""
-    with naming_extras("the format of word2vec"):
-        from gensim.models import KeyedVectors
-
-    try:
-        loaded = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except (OSError, ValueError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as word2vec binary: {error}") from None
-    return loaded.index_to_key, loaded.vectors
 
 
 def _text_vectors(path: Path) -> tuple[list[str], np.ndarray]:

@@ -140,3 +140,23 @@ def test_a_signal_while_java_starts_is_not_lost():
             print("interrupted, then", java_class("java.lang.String")("Java works").toString())
     """
     assert processes.run("-c", program) == "interrupted, then Java works\n"
+
+
+def test_a_path_outside_ascii_in_the_locale_c(tmp_path):
+    folder = tmp_path / "é ≥"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text('{"_id": "1", "title": "aspirin", "text": "heart"}\n')
+    build = "-m", "rerank_plugin", "index", "--corpus", "corpus.jsonl", "--index", folder / "index"
+    processes.run(*build, folder=folder, LC_ALL="C")
+    query = "-m", "rerank_plugin", "search", "--query", "aspirin", "--index"
+    assert "aspirin" in processes.run(*query, folder / "index", folder=folder, LC_ALL="C")
+    undecodable = tmp_path / os.fsdecode(b"\xff")
+    (folder / "index").rename(undecodable)
+    error = processes.run(*query, undecodable, status=2, LC_ALL="C")
+    assert "the name is not UTF-8, so Java cannot open it: rename it" in error and error.count("\n") == 1
+
+
+def test_options_that_java_does_not_know_are_one_line_of_ours(tmp_path, index_folder):
+    query = "-m", "rerank_plugin", "search", "--query", "aspirin", "--index", index_folder
+    error = processes.run(*query, status=2, RERANK_PLUGIN_JVM_OPTIONS="-Xnone")
+    assert error.splitlines()[-1].startswith("error: Java does not start (JVM failed to start: -1): check RERANK_")

@@ -328,10 +328,10 @@ def test_the_cut_by_the_contents(tied):
         ("unknown first stage 'bm26'; known: bm25, qld, bm25[+]rm3", {"name": "bm26"}),
         ("unknown first stage ''", {"name": ""}),
         ("unknown field 'body'; known: contents, title, abstract", {"field": "body"}),
-        *((f"k1={wrong}", {"k1": wrong}) for wrong in (-0.1, math.nan, math.inf)),
+        *((f"k1={wrong}", {"k1": wrong}) for wrong in (-0.1, 1e7, math.nan, math.inf)),
         *((f"b={wrong}", {"b": wrong}) for wrong in (-0.1, 1.1, math.nan)),
-        *((f"mu={wrong}", {"mu": wrong}) for wrong in (0.0, -5.0, math.nan, math.inf)),
-        *(("RM3", {name: 0}) for name in ("rm3_terms", "rm3_documents")),
+        *((f"mu={wrong}", {"mu": wrong}) for wrong in (0.0, -5.0, 1e7, math.nan, math.inf)),
+        *(("RM3", {name: wrong}) for name in ("rm3_terms", "rm3_documents") for wrong in (0, 10**11)),
         *(("RM3", {"rm3_weight": wrong}) for wrong in (1.5, -0.5, math.nan)),
     ],
 )
@@ -345,3 +345,16 @@ def test_settings_at_their_limits_are_taken(index):
         for name in NAMES:
             candidates = search(index, "stroke migraine", 10, name=name, **allowed)
             assert len(candidates) and np.isfinite(candidates.first_stage_scores).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("depth", [2**31 - 1, 10**30])
+def test_a_depth_beyond_java_s_numbers_gives_all_that_match(tied, name, depth):
+    everything = search(tied, "twin", 10**6, name=name)
+    assert scored(search(tied, "twin", depth, name=name)) == scored(everything) and len(everything)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_query_of_too_many_words_is_named(index, name):
+    with pytest.raises(InputError, match="query q has more than 65,536 different words, the most that Lucene takes"):
+        search(index, " ".join(f"w{number}" for number in range(70_000)), name=name)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -245,3 +246,37 @@ def test_extended_vectors_keep_the_entries_for_hashes_last():
     assert more.vocabulary.words == ["<unk>", "a", "new", *entries]
     before, after = vectors.vocabulary.lookup(["unseen"]), more.vocabulary.lookup(["unseen"])
     assert np.array_equal(more.matrix[after], vectors.matrix[before]) and after != before
+
+
+def binary_rows(*words):
+    return b"".join(word.encode() + b" " + MATRIX[1].tobytes() for word in words)
+
+
+@pytest.mark.parametrize(
+    ("content", "binary", "message"),
+    [
+        (b"600000000 2\n" + binary_rows("a", "b"), True, "its header says 600,000,000 words, but it holds too few"),
+        (b"1 600000000\n" + binary_rows("a", "b"), True, "too few bytes for them, of 600,000,000 numbers each"),
+        (b"3 %d\n" + binary_rows("a", "b"), True, "its header says 3 words, but it holds 2"),
+        (b"1 %d\n" + binary_rows("a", "b"), True, "its header says 1 words, but it holds 1 and more"),
+        (b"2 %d\n" + b"x" * 20_000, True, "it holds something else after 0"),
+        (b"600000000 2\na 1 2\n", False, "600000000"),
+        (b"1 2\na 1 2\nb 1 2\n", False, "it holds 2 "),
+    ],
+)
+def test_a_header_that_the_file_does_not_keep_is_refused(tmp_path, content, binary, message):
+    path = tmp_path / "vectors"
+    path.write_bytes(content.replace(b"%d", str(MATRIX.shape[1]).encode()))
+    with pytest.raises(InputError, match=f"vectors cannot be read as word2vec.*{re.escape(message)}"):
+        word_vectors.import_word2vec(path, binary, seed=1)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_of_a_repeated_word_the_first_vector_is_kept(tmp_path, binary):
+    rows = [("a", MATRIX[1]), ("a", MATRIX[2]), ("b", MATRIX[2])]
+    text = "".join(f"{word} {' '.join(map(repr, map(float, row)))}\n" for word, row in rows).encode()
+    content = b"".join(word.encode() + b" " + row.tobytes() for word, row in rows) if binary else text
+    (tmp_path / "v").write_bytes(f"3 {MATRIX.shape[1]}\n".encode() + content)
+    vectors = word_vectors.import_word2vec(tmp_path / "v", binary, seed=1)
+    assert list(vectors.vocabulary.words[1:]) == ["a", "b"]
+    assert np.array_equal(vectors.matrix[1:], MATRIX[1:3])

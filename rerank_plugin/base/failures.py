@@ -1,0 +1,105 @@
+"""What a command says of an exception that no part of it has turned into an `InputError`.
+
+Errors of the system, of memory and of Java have causes outside this program: the line names the file and the cure.
+Anything else is a fault of this program, and the line says where to report it.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from pathlib import Path
+
+from rerank_plugin import __version__
+from rerank_plugin.base.errors import InputError, one_line
+
+PACKAGE = Path(__file__).parents[1]
+CURES = {
+    errno.ENOSPC: "free space, or choose another place",
+    errno.EDQUOT: "free space, or choose another place",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose another place",
+    errno.ENAMETOOLONG: "names of files have at most 255 bytes: shorten it",
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EPERM: "check its permissions, or choose another place",
+    errno.EROFS: "choose another place",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.EISDIR: "name a file",
+    errno.ELOOP: "check its symbolic links",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+    errno.ENOMEM: "free memory, or give less at once",
+    errno.EBADF: "redirect it to a file, or to /dev/null",
+    errno.EIO: "check the disk",
+    errno.ESTALE: "the file system was changed meanwhile: start again",
+    errno.EADDRINUSE: "choose another port",
+}
+MEMORY = "memory is exhausted: free memory, or give less at once (a lower depth, batch size or number of threads)"
+# Beginnings and parts of messages of libraries that have no class of their own for an exhausted machine.
+EXHAUSTED = ("can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc", "can't start new thread")
+JAVA_CURES = {
+    "OutOfMemoryError": "give Java more memory, as with RERANK_PLUGIN_JVM_OPTIONS=-Xmx8g",
+    "TooManyClauses": "shorten the query",
+    "TooManyNestedClauses": "shorten the query",
+    "InvalidPathException": "rename the file, or set LC_ALL=C.UTF-8",
+}
+JAVA_CURE = "the Lucene index may be damaged: check it with rerank-plugin index --verify, and build it again"
+FAULT = "this is a fault of rerank_plugin"  # the beginning of a line about one
+LONGEST = 300  # characters of another program's message
+
+
+def described(error: BaseException) -> str:
+    """One line about an exception: the problem, the file or the place in this program, and the cure."""
+    if isinstance(error, InputError):
+        return one_line(error)
+    java = sys.modules.get("jnius")
+    if java is not None and isinstance(error, java.JavaException):
+        return _of_java(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        return _of_system(error)
+    if isinstance(error, MemoryError) or any(part in str(error).lower() for part in EXHAUSTED):
+        return f"{_at_file(error)}{MEMORY}"
+    if isinstance(error, RecursionError):
+        return f"{_at_file(error)}brackets or tags are nested too deeply to be read: check the file"
+    return _fault(error)
+
+
+def _of_system(error: OSError) -> str:
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    place = f"{' and '.join(names)}: " if names else _at_file(error)
+    cure = CURES.get(error.errno or 0)
+    return f"{place}{error.strerror or error}" + (f": {cure}" if cure else "")
+
+
+def _of_java(error: BaseException) -> str:
+    """The line about a JavaException; its message may hold the whole trace of Java's stack."""
+    message = str(error).partition("\n")[0].strip()
+    name = (getattr(error, "classname", None) or "").rpartition(".")[2].rpartition("$")[2]
+    if not name:  # pyjnius found no method for the arguments
+        return _fault(error)
+    return f"{_at_file(error)}Java failed: {message:.{LONGEST}}: {JAVA_CURES.get(name, JAVA_CURE)}"
+
+
+def _fault(error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if PACKAGE in Path(frame.filename).parents]
+    place = ""
+    if frames:
+        place = f" at {Path(frames[-1].filename).relative_to(PACKAGE.parent)}:{frames[-1].lineno}"
+    return (
+        f"{FAULT} {__version__}: {type(error).__name__}{place}: {one_line(error):.{LONGEST}}; "
+        "please report this line with the command"
+    )
+
+
+def _at_file(error: BaseException) -> str:
+    """The file or folder that was being read or written, with a colon: the ``path`` of the innermost of our functions
+    that has such a variable.
+    """
+    place = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if PACKAGE in Path(frame.f_code.co_filename).parents:
+            for name in ("path", "folder"):
+                if isinstance(value := frame.f_locals.get(name), (str, Path)):
+                    place = f"{value}: "
+    return place

@@ -1,0 +1,62 @@
+"""Reads the binary format of word2vec: a header with the numbers of words and dimensions, then words and vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.text_files import BUFFER, DAMAGED, open_bytes
+
+LONGEST_WORD = 10_000  # bytes; phrases are words, too
+HIGHEST_RATIO = 1032  # of the sizes before and after gzip
+
+
+def read_binary(path: Path) -> tuple[list[str], np.ndarray]:
+    """The n words and vectors, float32 [n, D], in the order of the file; a word may be repeated.
+
+    The header is compared with the size of the file before memory is allocated.
+
+    Raises:
+        InputError: the file is not in this format, is damaged, or holds more or fewer words than its header says.
+    """
+    words: list[str] = []
+    try:
+        size = path.stat().st_size
+        with open_bytes(path) as file:
+            header = file.readline(100).split()
+            if len(header) != 2 or not all(number.isdigit() for number in header):
+                raise InputError(f"{path} cannot be read as word2vec binary: it does not begin with two numbers")
+            count, dimension = map(int, header)
+            width = 4 * dimension
+            largest = size * (HIGHEST_RATIO if path.name.lower().endswith(".gz") else 1)
+            if not dimension or not count or count * (width + 2) > max(largest, BUFFER):
+                raise _mismatch(path, count, f"too few bytes for them, of {dimension:,} numbers each")
+            vectors = np.empty((count, dimension), np.float32)
+            buffer, start = b"", 0
+            while len(words) < count:
+                space = buffer.find(b" ", start, start + LONGEST_WORD)
+                if space < 0 and len(buffer) - start >= LONGEST_WORD:
+                    raise _mismatch(path, count, f"something else after {len(words):,}")
+                if space < 0 or len(buffer) < space + 1 + width:
+                    if not (more := file.read(max(BUFFER, width))):
+                        break
+                    buffer, start = buffer[start:] + more, 0
+                    continue
+                vectors[len(words)] = np.frombuffer(buffer, "<f4", dimension, space + 1)
+                words.append(buffer[start:space].lstrip(b"\n").decode(errors="replace"))
+                start = space + 1 + width
+            rest = (buffer[start:] + file.read(BUFFER)).strip(b"\n")
+    except (OSError, *DAMAGED) as error:
+        raise InputError(f"{path} cannot be read as word2vec binary: {error}") from None
+    if len(words) < count or rest:
+        raise _mismatch(path, count, f"{len(words):,}" + (" and more" if rest else ""))
+    return words, vectors
+
+
+def _mismatch(path: Path, count: int, found: str) -> InputError:
+    return InputError(
+        f"{path} cannot be read as word2vec binary: its header says {count:,} words, but it holds {found}: "
+        "fetch or write it again"
+    )
