@@ -7,6 +7,7 @@ from rerank_plugin.files.runs import RankedList as RankedList
 from rerank_plugin.files.runs import read_run as read_run
 from rerank_plugin.files.runs import write_run as write_run
 from rerank_plugin.indexes.corpus_index import build_index as build_index
+from rerank_plugin.indexes.corpus_index import update_index as update_index
 from rerank_plugin.indexes.index_folder import Index as Index
 from rerank_plugin.ranking.explanation import Explanation as Explanation
 from rerank_plugin.ranking.reranker import Hit as Hit

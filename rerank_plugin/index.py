@@ -16,6 +16,7 @@ from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.indexes.vector_store import DEPTH, ENCODER, ListsConfig
 
 if TYPE_CHECKING:
+    from rerank_plugin.corpora import Problems
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ def arguments() -> commandline.Parser:
         "  rerank-plugin index --lucene indexes/lucene-index-nfcorpus --index indexes/nfcorpus\n"
         "  rerank-plugin index --encode checkpoints/ktrel --index indexes/sample\n"
         "  rerank-plugin index --encode minilm --index indexes/sample\n"
-        "  rerank-plugin index --statistics checkpoints/delta --index indexes/sample",
+        "  rerank-plugin index --statistics checkpoints/delta --index indexes/sample\n\n"
+        "  rerank-plugin index --index indexes/sample --delete retracted.txt --add new.jsonl --merge",
     )
     mode = parser.add_mutually_exclusive_group()
     corpora = f"corpus to index, or several, also as patterns: {accepted(CORPUS)}; - is stdin"
@@ -53,6 +55,13 @@ def arguments() -> commandline.Parser:
         "without an index, the library scores texts by them"
     )
     mode.add_argument("--statistics", type=Path, metavar="CHECKPOINT", help=statistics)
+    update = parser.add_argument_group("updating an index (in this order; searches of the index go on)").add_argument
+    deleted = "delete the documents with the ids in this file, one on each line (- for standard input)"
+    update("--delete", metavar="IDS", help=deleted)
+    added = "add the documents of corpora, one after the other; they replace documents of the index with the same ids"
+    update("--add", nargs="+", default=[], metavar="CORPUS", help=added)
+    merged = "remove deleted documents for good, so that the index equals a new one of the documents that are left"
+    update("--merge", action="store_true", help=merged)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding"))
     return parser
@@ -101,6 +110,9 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--judged is for encodings: give it with --encode")
     if options.no_adapt and options.encode != ENCODER:
         parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {ENCODER}")
+    updates = options.delete or options.add or options.merge
+    if updates and (options.corpus or options.lucene or options.verify or options.encode or options.statistics):
+        parser.error("--add, --delete and --merge update an index: give them alone")
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
@@ -112,6 +124,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.check_counts(options, "batch_size", "threads")
     if options.verify:
         verify(options)
+    elif updates:
+        update(options)
     elif options.encode:
         encode(options)
     elif options.statistics:
@@ -119,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
     elif options.corpus or options.lucene:
         build(options)
     else:
-        parser.error("--corpus or --lucene is required")
+        parser.error("--corpus, --lucene, --add, --delete or --merge is required")
 
 
 def verify(options: Namespace) -> None:
@@ -165,16 +179,49 @@ def build(options: Namespace) -> None:
         source = " ".join(options.corpus)
         report = build_index(corpus, options.index, source, problems, threads=options.threads, **shared)
     seconds = time.monotonic() - started
-    for line in problems.summary(kept=False):
-        log.warning("left out: %s", line)
-    for line in problems.summary(kept=True):
-        log.warning("kept, but without a part: %s", line)
+    _log(problems)
     concepts = "" if report.concepts is None else f"{report.concepts:,} concepts, "
     print(
         f"{options.index}: {report.documents:,} documents, {report.tokens:,} tokens, {concepts}{report.terms:,} terms "
         f"in {seconds:.1f} s ({report.documents / seconds:,.0f} documents per second, "
         f"peak memory {PeakMemory().read():,.0f} MB)"
     )
+
+
+def _log(problems: Problems) -> None:
+    for line in problems.summary(kept=False):
+        log.warning("left out: %s", line)
+    for line in problems.summary(kept=True):
+        log.warning("kept, but without a part: %s", line)
+
+
+def update(options: Namespace) -> None:
+    """Delete documents from an index, add documents, and merge; prints a line for each."""
+    from rerank_plugin.corpora import Problems, documents
+    from rerank_plugin.files.text_files import lines
+    from rerank_plugin.indexes import updating
+
+    def report(done: str, number: int) -> None:
+        print(f"{options.index}: {done} in {time.monotonic() - started:.1f} s; {number:,} documents")
+
+    for spec in options.add:
+        documents(spec)  # an unknown corpus is an error before anything is deleted
+    started = time.monotonic()
+    if options.delete:
+        path = Path("/dev/stdin" if options.delete == "-" else options.delete)
+        numbered = [(f"{path}:{number}", text.strip()) for number, text in lines(path)]
+        deleted = updating.delete(options.index, [id for _, id in numbered], [place for place, _ in numbered])
+        report(f"{deleted.deleted:,} documents deleted", deleted.documents)
+    for spec in options.add:
+        started, problems = time.monotonic(), Problems(strict=options.strict)
+        indexing = partial(commandline.progress, description="adding", unit="documents")
+        added = updating.add(options.index, documents(spec, problems), spec, problems, options.threads, indexing)
+        _log(problems)
+        report(f"{added.added:,} documents of {spec} added, {added.deleted:,} of them for older ones", added.documents)
+    if options.merge:
+        started = time.monotonic()
+        merging = partial(commandline.progress, description="merging", unit="batches")
+        report("merged", updating.merge(options.index, merging).documents)
 
 
 def encode(options: Namespace) -> None:

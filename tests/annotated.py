@@ -34,7 +34,7 @@ def build_index(folder, documents=small.DOCUMENTS, concepts=CONCEPTS, config=Ann
     """An index folder of documents that is complete for opening, but for Lucene's."""
     forward = small.build_index(folder, documents)
     annotator = Annotator(knowledge_base(folder / "knowledge", concepts), config, threads=1)
-    writer = ConceptWriter(folder / forward.layout.segment)
+    writer = ConceptWriter(folder / forward.layout.folder)
     writer.extend(annotator.concepts([text_to_annotate(title, abstract) for _, title, abstract in documents]))
     writer.close()
     small.describe(forward, knowledge=annotator.settings)

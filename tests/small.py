@@ -8,7 +8,7 @@ import torch
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
-from rerank_plugin.indexes.index_folder import DESCRIPTION, first_generation, write_description
+from rerank_plugin.indexes.index_folder import DESCRIPTION, generation, write_generation
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.ranking.pipeline import checked_scores
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ def describe(index, **more):
     counts = {field: int(lengths.sum()) for field, lengths in parts.items()}
     counts["text"] = len(index.tokens)
     description = {
-        **first_generation(len(index), index.vocabulary_size),
+        **generation(1, 1, len(index), index.vocabulary_size),
         "tokenizer": index.tokenizer.settings,
         "fields": {
             field: {"tokens": count, "mean_length": index.mean_lengths[field]} for field, count in counts.items()
@@ -56,7 +56,7 @@ def describe(index, **more):
         "lucene": {},
         **more,
     }
-    write_description(index.folder / DESCRIPTION, description)
+    write_generation(index.folder, description)
     return json.loads((index.folder / DESCRIPTION).read_text())
 
 

@@ -42,7 +42,7 @@ def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed
     Ties are broken at random; if too few documents hold a query word, others are drawn at random. ``depth`` is cut to
     the number of documents.
     """
-    depth = min(depth, len(index))
+    depth = min(depth, index.documents)
     column, weights = _query_weights(index, queries)
     random = np.random.default_rng(seed)
     best = Ranked(np.zeros((len(queries), 0), np.int64), np.zeros((len(queries), 0), np.float32))
@@ -51,6 +51,8 @@ def best_matches(index: ForwardIndex, queries: Sequence[Query], depth: int, seed
         incidence = _incidence(index, column, weights.shape[0], start, stop)
         scores = (incidence @ weights).toarray().T  # [Q, documents of the chunk]
         scores += random.random(scores.shape, dtype=np.float32) * 1e-3  # breaks ties
+        if index.live is not None:
+            scores[:, ~index.live[start:stop]] = -1
         rows = np.broadcast_to(np.arange(start, stop), scores.shape)
         best = _best(np.hstack([best.rows, rows]), np.hstack([best.scores, scores]), depth)
     order = np.argsort(-best.scores, axis=1)
@@ -65,7 +67,7 @@ def _query_weights(index: ForwardIndex, queries: Sequence[Query]) -> tuple[np.nd
     column[distinct] = np.arange(len(distinct))
     owner = np.repeat(np.arange(len(words)), [len(ids) for ids in words])
     terms = np.concatenate(words).astype(np.int64)
-    weights = idf(index.document_frequency["text"][terms], len(index)).astype(np.float32)
+    weights = idf(index.document_frequency["text"][terms], index.documents).astype(np.float32)
     return column, sparse.csr_matrix((weights, (column[terms], owner)), shape=(len(distinct), len(queries)))
 
 

@@ -22,7 +22,7 @@ from rerank_plugin.benchmark.best_matches import Ranked, best_matches
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, Index, first_generation, write_description
+from rerank_plugin.indexes.index_folder import INDEX, Index, generation, write_generation
 from rerank_plugin.retrieval.register import FirstStage
 
 log = logging.getLogger(__name__)
@@ -180,11 +180,11 @@ def _index_without_lucene(corpus: Path, folder: Path) -> None:
         writer.close_streams()
         statistics = writer.finish(np.arange(writer.title_lengths.length))
         description = {
-            **first_generation(writer.title_lengths.length, len(writer.term_ids)),
+            **generation(1, 1, writer.title_lengths.length, len(writer.terms)),
             "created_by": f"rerank_plugin {__version__}, bench",
             "source": str(corpus),
             "tokenizer": SETTINGS,
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
             "lucene": {},
         }
-        write_description(writing / DESCRIPTION, description)
+        write_generation(writing, description)

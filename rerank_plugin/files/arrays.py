@@ -1,9 +1,15 @@
-"""Arrays that grow, on disk and in memory; memory-mapped arrays; and slices of concatenated lists."""
+"""Arrays that grow, on disk and in memory; memory-mapped arrays; and slices of concatenated lists.
+
+A file that is appended to after it was closed keeps its ``.npy`` header, since other processes may read it meanwhile.
+Readers are given its size in bytes, from which they compute its length, and ignore bytes beyond that size.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -13,13 +19,25 @@ class ArrayWriter:
     """Appends rows of shape ``row_shape`` to a ``.npy`` file whose length is known only at the end.
 
     The header is written twice: NumPy pads it, so the length can grow without moving the data.
+
+    Args:
+        size: the size in bytes of an existing file to append to. Bytes beyond it are removed, and the header stays.
+
+    Attributes:
+        length: the number of rows in the file.
     """
 
-    def __init__(self, path: Path, dtype, row_shape: tuple[int, ...] = ()):
-        self.dtype, self.row_shape = np.dtype(dtype), row_shape
-        self.length = 0
-        self.file = open(path, "wb")
-        self._write_header()
+    def __init__(self, path: Path, dtype, row_shape: tuple[int, ...] = (), size: int | None = None):
+        self.dtype, self.row_shape, self.appends = np.dtype(dtype), row_shape, size is not None
+        if size is None:
+            self.length = 0
+            self.file: BinaryIO = open(path, "wb")
+            self._write_header()
+        else:
+            self.length = len(open_array(path, size))
+            self.file = open(path, "r+b")
+            self.file.truncate(size)
+            self.file.seek(size)
 
     def _write_header(self) -> None:
         self.file.seek(0)
@@ -34,17 +52,19 @@ class ArrayWriter:
         self.length += len(array)
 
     def close(self) -> None:
-        self._write_header()
+        if not self.appends:
+            self._write_header()
         self.file.close()
 
 
 class OffsetsWriter(ArrayWriter):
     """Writes the offsets of concatenated lists, uint64 [n + 1]."""
 
-    def __init__(self, path: Path):
-        super().__init__(path, np.uint64)
-        self.append([0])
-        self.end = 0
+    def __init__(self, path: Path, size: int | None = None):
+        super().__init__(path, np.uint64, size=size)
+        self.end = 0 if size is None else int(open_array(path, size)[-1])
+        if size is None:
+            self.append([0])
 
     def extend(self, lengths: Sequence[int]) -> None:
         """Append lists of these lengths."""
@@ -78,9 +98,25 @@ class GrowingArray:
         self.length += len(values)
 
 
-def open_array(path: Path) -> np.ndarray:
-    """A read-only memory map of a ``.npy`` file, as a plain array; pickled arrays are refused."""
-    return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # slicing a memmap takes microseconds
+def open_array(path: Path, size: int | None = None) -> np.ndarray:
+    """A read-only memory map of a ``.npy`` file, as a plain array; pickled arrays are refused.
+
+    Args:
+        size: how many bytes of the file to read, the header included, whose length is then ignored; None for all rows
+            of the header.
+    """
+    if size is None:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    else:
+        with open(path, "rb") as file:
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+            start = file.tell()
+        length, rest = divmod(size - start, dtype.itemsize * math.prod(shape[1:]))
+        if rest or length < 0:
+            raise ValueError(f"{path} does not end with a row at {size} bytes")
+        array = np.memmap(path, dtype, "r", start, (length, *shape[1:]))
+    return array.view(np.ndarray)  # slicing a memmap takes microseconds
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

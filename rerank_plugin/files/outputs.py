@@ -267,6 +267,13 @@ def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iter
 
 
 @contextmanager
+def temporary_folder(beside: Path) -> Iterator[Path]:
+    """A temporary folder beside a path, removed at the end of the block; after a kill, by the next writer there."""
+    with _temporary(beside, Path.mkdir) as folder:
+        yield folder
+
+
+@contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A private temporary folder, removed at the end of the block; after a kill, by the next call."""
     with _temporary(Path(tempfile.gettempdir()) / "scratch", lambda path: path.mkdir(mode=0o700)) as folder:
@@ -353,9 +360,11 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     try:
         yield temporary
     finally:
-        if is_still(descriptor, temporary):  # otherwise it was renamed, and `_put_in_place` removes the old folder
-            shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink()
-        os.close(descriptor)
+        try:
+            if is_still(descriptor, temporary):  # otherwise it was renamed, and `_put_in_place` removes the old folder
+                shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink()
+        finally:
+            os.close(descriptor)
 
 
 def _temporary_name(target: Path) -> Path:
@@ -367,12 +376,15 @@ def _aside(target: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Lock an existing file or folder for the block; an `OutputLockedError` if another process holds the lock."""
+def locked(path: Path) -> Iterator[int]:
+    """Lock an existing file or folder for the block, whose descriptor is given.
+
+    An `OutputLockedError` if another process holds the lock.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _lock(descriptor, path)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -1,19 +1,26 @@
 """Strings by row number and row numbers by string, memory-mapped instead of in a Python dictionary.
 
-A table is four arrays: the UTF-8 bytes of all strings, their offsets, the sorted 64-bit hashes and the rows of the
-hashes. A look-up is a binary search of the hash and a comparison of the string, so collisions are harmless.
+A table is the UTF-8 bytes of all strings, their offsets, and one or several *pieces*: the sorted 64-bit hashes of some
+strings and their rows. A look-up is a binary search of the hash and a comparison of the string, so collisions are
+harmless. Strings appended to a table get a piece of their own, which is merged with earlier pieces that are not at
+least twice as large: there are at most log2(n) + 1 pieces, and each string is merged about as often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, save_array, slices
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, slices
+
+PIECE = "hashes", "rows"  # the files of a piece
+RANGES = 256  # of hashes, merged one after the other
+WHOLE: Mapping[str, int] = MappingProxyType({})  # sizes of files that are not appended to
 
 
 def hash_strings(strings: Iterable[str]) -> np.ndarray:
@@ -23,14 +30,28 @@ def hash_strings(strings: Iterable[str]) -> np.ndarray:
 
 
 class StringTable:
-    """A read-only table, opened by folder and name."""
+    """A read-only table, opened by folder and name.
 
-    def __init__(self, folder: Path, name: str):
-        self.bytes = open_array(folder / f"{name}.bytes.npy")
-        self.offsets = open_array(folder / f"{name}.offsets.npy")
-        hashes = folder / f"{name}.hashes.npy"
-        self.hashes = open_array(hashes) if hashes.exists() else None
-        self.rows_by_hash = open_array(folder / f"{name}.rows.npy") if hashes.exists() else None
+    Args:
+        pieces: what the names of the files of each piece end in, newest first; the table cannot be searched without.
+        sizes: the size in bytes of each file that may have been appended to since, by its name.
+
+    Attributes:
+        pieces: hashes uint64 [n] and rows uint32 [n] of each piece, newest first, by the end of its name.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, pieces: Sequence[str] = ("",), sizes: Mapping[str, int] = WHOLE
+    ) -> None:
+        self.folder, self.name = folder, name
+        self.bytes, self.offsets = (
+            open_array(folder / file, sizes.get(file)) for file in (f"{name}.bytes.npy", f"{name}.offsets.npy")
+        )
+        self.pieces: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for piece in pieces:
+            hashes, rows = (folder / f"{name}.{part}{piece}.npy" for part in PIECE)
+            if hashes.exists():
+                self.pieces[piece] = open_array(hashes), open_array(rows)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -57,26 +78,27 @@ class StringTable:
         return ranks
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
-        """Rows of the strings, int64 [n]; -1 for a string that is not in the table."""
-        if self.hashes is None or self.rows_by_hash is None:
+        """Rows of the strings, int64 [n]; the last row of a string that repeats, -1 for one not in the table."""
+        if not self.pieces:
             raise TypeError("this table was written without hashes")
         hashes = hash_strings(strings)
-        positions = np.searchsorted(self.hashes, hashes)
-        found, pending = np.full(len(hashes), -1, np.int64), np.arange(len(hashes))
-        while len(pending := pending[positions[pending] < len(self.hashes)]):
-            pending = pending[self.hashes[positions[pending]] == hashes[pending]]
-            rows = self.rows_by_hash[positions[pending]].astype(np.int64)
-            same = np.array([stored == strings[i] for stored, i in zip(self.take(rows), pending.tolist())], bool)
-            found[pending[same]] = rows[same]
-            pending = pending[~same]  # a collision: try the next row of the same hash
-            positions[pending] += 1
+        found = np.full(len(hashes), -1, np.int64)
+        for sorted_hashes, rows_by_hash in self.pieces.values():
+            pending = np.flatnonzero(found < 0)
+            positions = np.zeros(len(hashes), np.int64)
+            positions[pending] = np.searchsorted(sorted_hashes, hashes[pending])
+            while len(pending := pending[positions[pending] < len(sorted_hashes)]):
+                pending = pending[sorted_hashes[positions[pending]] == hashes[pending]]
+                rows = rows_by_hash[positions[pending]].astype(np.int64)
+                same = np.array([stored == strings[i] for stored, i in zip(self.take(rows), pending.tolist())], bool)
+                found[pending[same]] = rows[same]
+                pending = pending[~same]  # a collision: try the next row of the same hash
+                positions[pending] += 1
         return found
 
 
 class StringsInMemory:
     """A growing table in memory, with a dictionary for look-ups."""
-
-    hashes = None
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
         self.strings = list(strings)
@@ -105,13 +127,33 @@ class StringsInMemory:
 
 
 class StringTableWriter:
-    """Appends strings; ``close`` also writes the arrays for look-ups by string, if requested."""
+    """Appends strings; ``close`` also writes the arrays for look-ups by string, if requested.
 
-    def __init__(self, folder: Path, name: str, searchable: bool):
-        self.folder, self.name = folder, name
-        self.text = ArrayWriter(folder / f"{name}.bytes.npy", np.uint8)
-        self.offsets = OffsetsWriter(folder / f"{name}.offsets.npy")
+    Args:
+        piece: what the names of the files for look-ups end in.
+        table: an existing table to append to, in the same folder, and the ``sizes`` of its files.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        searchable: bool,
+        piece: str = "",
+        table: StringTable | None = None,
+        sizes: Mapping[str, int] = WHOLE,
+    ):
+        self.folder, self.name, self.piece = folder, name, piece
+        files = f"{name}.bytes.npy", f"{name}.offsets.npy"
+        self.text = ArrayWriter(folder / files[0], np.uint8, size=sizes.get(files[0]))
+        self.offsets = OffsetsWriter(folder / files[1], sizes.get(files[1]))
+        self.first = len(self)  # row of the first string that is appended
+        self.older = {} if table is None else table.pieces
         self.hashes: list[np.ndarray] | None = [] if searchable else None
+
+    def __len__(self) -> int:
+        """The number of strings in the table so far."""
+        return self.offsets.length - 1
 
     def extend(self, strings: Sequence[str], hashes: np.ndarray | None = None) -> None:
         """Append strings, whose ``hashes`` are computed if not given."""
@@ -121,14 +163,40 @@ class StringTableWriter:
         if self.hashes is not None:
             self.hashes.append(hash_strings(strings) if hashes is None else hashes)
 
-    def close(self) -> None:
+    def close(self) -> list[str]:
+        """Write what is left; returns the pieces of the table, newest first, with the one written here."""
         self.text.close()
         self.offsets.close()
-        if self.hashes is not None:
-            hashes = np.concatenate(self.hashes) if self.hashes else np.zeros(0, np.uint64)
-            order = np.argsort(hashes, kind="stable")
-            save_array(self.folder / f"{self.name}.hashes.npy", hashes[order])
-            save_array(self.folder / f"{self.name}.rows.npy", order.astype(np.uint32))
+        if self.hashes is None:
+            return []
+        kept = list(self.older)
+        if kept and len(self) == self.first:
+            return kept
+        hashes = np.concatenate(self.hashes) if self.hashes else np.zeros(0, np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        merged, length = [(hashes[order], order + self.first)], len(hashes)
+        while kept and len(self.older[kept[0]][0]) < 2 * length:
+            merged.append(self.older[kept.pop(0)])
+            length += len(merged[-1][0])
+        self._merge(merged)
+        return [self.piece, *kept]
+
+    def _merge(self, pieces: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Write sorted pieces, newest first, as one, a range of hashes by range; rows of equal hashes newest first."""
+        hashes, rows = (
+            ArrayWriter(self.folder / f"{self.name}.{part}{self.piece}.npy", dtype)
+            for part, dtype in zip(PIECE, (np.uint64, np.uint32))
+        )
+        borders = np.arange(1, RANGES, dtype=np.uint64) * np.uint64(2**64 // RANGES)
+        cuts = [[0, *np.searchsorted(piece, borders).tolist(), len(piece)] for piece, _ in pieces]
+        for number in range(RANGES):
+            parts = [slice(*cut[number : number + 2]) for cut in cuts]
+            together = np.concatenate([piece[part] for (piece, _), part in zip(pieces, parts)])
+            order = np.argsort(together, kind="stable")
+            hashes.append(together[order])
+            rows.append(np.concatenate([of[part] for (_, of), part in zip(pieces, parts)])[order])
+        hashes.close()
+        rows.close()
 
 
 class SeenHashes:

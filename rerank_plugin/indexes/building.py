@@ -7,12 +7,13 @@ import logging
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,12 +22,20 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strings
-from rerank_plugin.indexes.forward import ForwardIndexWriter
+from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
-from rerank_plugin.indexes.index_folder import DESCRIPTION, INDEX, NORMALIZATION, first_generation, write_description
+from rerank_plugin.indexes.index_folder import (
+    COMMIT_FILE,
+    DESCRIPTION,
+    INDEX,
+    NORMALIZATION,
+    generation,
+    write_generation,
+)
 from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
 from rerank_plugin.indexes.lucene_reader import (
     CONTENTS,
+    commit_files,
     commit_id,
     indexed_fields,
     lucene_ids,
@@ -39,6 +48,9 @@ from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
+
+if TYPE_CHECKING:
+    from rerank_plugin.knowledge.annotation import Annotator
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +95,7 @@ def build_index(
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
-    annotator=None,
+    annotator: Annotator | None = None,
 ) -> BuildReport:
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
@@ -101,30 +113,36 @@ def build_index(
         InputError: an existing output must not be replaced, or there is no document to index.
     """
     with replacing_folder(folder, INDEX, overwrite) as building:
-        builder = _Builder(building, problems, tokenizer, annotator)
-        lucene = LuceneWriter(building / "lucene", threads or processors())
-        # Java works without the GIL while the next documents are tokenized.
-        with ThreadPoolExecutor(1, initializer=detach_at_thread_end) as executor:
-            waiting: list[Future] = []
-            try:
-                for batch in builder.batches(map(_encodable, progress(documents))):
-                    waiting.append(executor.submit(lucene.add, batch))
-                    while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
-                        waiting.pop(0).result()
-                for future in waiting:
-                    future.result()
-            finally:
-                lucene.close()
+        builder = Builder(building, problems, tokenizer, annotator)
+        metadata = write_documents(builder.batches(progress(documents)), building / "lucene", threads)
         builder.close_streams(source)
         reader = open_reader(building / "lucene")
         lucene_description = {
-            "path": "lucene", "commit": commit_id(reader), "fields": ["title", "abstract", "contents"],
-            "analyzer": PORTER, NORMALIZATION: VERSION,
-            "positions": True, "document_vectors": True, "metadata": dict(sorted(lucene.metadata.items())),
+            "path": "lucene", "commit": commit_id(reader), COMMIT_FILE: commit_files(reader)[0],
+            "fields": ["title", "abstract", "contents"], "analyzer": PORTER, NORMALIZATION: VERSION,
+            "positions": True, "document_vectors": True, "metadata": dict(sorted(metadata.items())),
         }  # fmt: skip
-        rows = _lucene_rows(building / builder.forward.layout.segment, reader)
+        rows = lucene_rows(builder.forward.table("ids"), reader)
         reader.close()
         return builder.finish(source, rows, lucene_description)
+
+
+def write_documents(batches: Iterable[list[Document]], folder: Path, threads: int | None) -> Mapping[str, int]:
+    """Write batches of documents into a new Lucene index; returns the number of documents with each metadata field."""
+    lucene = LuceneWriter(folder, threads or processors())
+    # Java works without the GIL while the next documents are tokenized.
+    with ThreadPoolExecutor(1, initializer=detach_at_thread_end) as executor:
+        waiting: list[Future[None]] = []
+        try:
+            for batch in batches:
+                waiting.append(executor.submit(lucene.add, batch))
+                while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
+                    waiting.pop(0).result()
+            for future in waiting:
+                future.result()
+        finally:
+            lucene.close()
+    return lucene.metadata
 
 
 def build_beside(
@@ -135,7 +153,7 @@ def build_beside(
     overwrite: bool = False,
     progress: Callable[[Iterable[Document], int], Iterable[Document]] = lambda documents, total: documents,
     tokenizer: Tokenizer = PLAIN,
-    annotator=None,
+    annotator: Annotator | None = None,
     analyzer: str | None = None,
 ) -> BuildReport:
     """Build ``folder`` beside an existing Lucene index, which is neither copied nor changed.
@@ -157,9 +175,9 @@ def build_beside(
         reader = open_reader(lucene)
         analysis = {"analyzer": analyzer or PORTER, **_own_normalization(lucene)}
         _check_analysis(reader, lucene, title_field, text_field, analysis)
-        builder = _Builder(building, Problems(), tokenizer, annotator)
+        builder = Builder(building, Problems(), tokenizer, annotator)
         documents = stored_documents(reader, lucene, title_field, text_field)
-        deque(builder.batches(map(_encodable, progress(documents, reader.numDocs()))), maxlen=0)
+        deque(builder.batches(progress(documents, reader.numDocs())), maxlen=0)
         if builder.problems.total:
             raise InputError(f"{lucene} cannot be used: {builder.problems.summary()[0]}; ids have to be unique")
         builder.close_streams(str(lucene))
@@ -198,18 +216,30 @@ def _check_analysis(reader, lucene: Path, title_field: str | None, text_field: s
             log.warning("%s", warning)
 
 
-class _Builder:
-    """Writes an index folder except its Lucene index; each document is tokenized and annotated once."""
+class Builder:
+    """Writes an index folder except its Lucene index; each document is tokenized and annotated once.
 
-    def __init__(self, folder: Path, problems: Problems, tokenizer: Tokenizer, annotator):
+    Args:
+        index: the forward index to append to, as the generation ``number``; None for a new index.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        problems: Problems,
+        tokenizer: Tokenizer,
+        annotator: Any,
+        index: ForwardIndex | None = None,
+        number: int = 1,
+    ) -> None:
         self.folder, self.problems, self.tokenizer, self.annotator = folder, problems, tokenizer, annotator
-        self.forward = ForwardIndexWriter(folder, tokenizer)
-        self.concepts = None if annotator is None else ConceptWriter(self.forward.segment)
+        self.forward = ForwardIndexWriter(folder, tokenizer, index, number)
+        self.concepts = None if annotator is None else ConceptWriter(self.forward.files, self.forward.sizes)
 
-    def batches(self, documents: Iterator[Document]) -> Iterator[list[Document]]:
+    def batches(self, documents: Iterable[Document]) -> Iterator[list[Document]]:
         """Write documents in batches without duplicate ids; each batch is yielded before it is written."""
-        seen = SeenHashes()
-        while batch := list(islice(documents, BATCH)):
+        seen, encodable = SeenHashes(), map(_encodable, documents)
+        while batch := list(islice(encodable, BATCH)):
             batch, hashes = _without_duplicates(batch, seen, self.problems)
             if not batch:
                 continue
@@ -224,19 +254,22 @@ class _Builder:
         self.forward.close_streams()
         if self.concepts is not None:
             self.concepts.close()
-            shutil.copytree(self.annotator.knowledge.folder, self.folder / KNOWLEDGE, copy_function=link_or_copy)
-        if not self.forward.title_lengths.length:
-            raise InputError(f"no document to index in {source}")
+            if self.forward.index is None:
+                knowledge = self.annotator.knowledge.folder
+                shutil.copytree(knowledge, self.folder / KNOWLEDGE, copy_function=link_or_copy)
+        if len(self.forward.ids) == self.forward.first:
+            reasons = "".join(f"; {line}" for line in self.problems.summary(kept=False))
+            raise InputError(f"no document to index in {source}{reasons}")
 
     def finish(self, source: str, lucene_rows: np.ndarray, lucene: dict) -> BuildReport:
         """Write the statistics and the description."""
         statistics = self.forward.finish(lucene_rows)
-        documents, terms = self.forward.title_lengths.length, len(self.forward.term_ids)
-        knowledge = {}
+        documents, terms = self.forward.title_lengths.length, len(self.forward.terms)
+        knowledge: dict[str, Any] = {}
         if self.concepts is not None:
             knowledge = {KNOWLEDGE: self.annotator.settings, "concepts": self.concepts.concepts.length}
         description = {
-            **first_generation(documents, terms),
+            **generation(1, 1, documents, terms),
             "created_by": f"rerank_plugin {__version__}",
             "source": source,
             "tokenizer": self.tokenizer.settings,
@@ -246,7 +279,7 @@ class _Builder:
             **knowledge,
             "left_out": self.problems.summary(kept=False),
         }
-        write_description(self.folder / DESCRIPTION, description)
+        write_generation(self.folder, description)
         return BuildReport(documents, terms, statistics["text"].tokens, knowledge.get("concepts"))
 
 
@@ -260,10 +293,14 @@ def _encodable(document: Document) -> Document:
     return document
 
 
-def _lucene_rows(segment: Path, reader) -> np.ndarray:
-    """Row of each Lucene document number, int64 [R]: Lucene's threads and merges may reorder documents."""
-    table = StringTable(segment, "ids")
+def lucene_rows(table: StringTable, reader: Any, first: int = 0) -> np.ndarray:
+    """Row of each Lucene document number, int64 [n]: Lucene's threads and merges may reorder documents.
+
+    Args:
+        table: the ids of all rows.
+        first: row of the first document of the Lucene index, which has all later ones, too.
+    """
     rows = np.concatenate([table.find(page) for page in lucene_ids(reader)])
-    if (rows < 0).any() or len(rows) != len(table) or len(np.unique(rows)) != len(table):
+    if not np.array_equal(np.sort(rows), np.arange(first, len(table))):
         raise RuntimeError("Lucene and the forward index hold different documents")
     return rows

@@ -1,25 +1,29 @@
 """The index folder: a Lucene index and a forward index of one collection, and the file that describes them.
 
 =====================  ==========================================================================================
-in the folder          format 2
+in the folder          format 3
 =====================  ==========================================================================================
-index.json             one generation: its id and number, tokenizer, segments and parts of the vocabulary in their
-                       order, statistics of the whole collection, source, the commit of the Lucene index, and size and
-                       checksums (whole, first and last `END` bytes) of every file; replaced atomically, last
+index.json             the current generation: its id and number, tokenizer, statistics, source, the commit of the
+                       Lucene index, and size and checksums (whole, first and last `END` bytes) of every file;
+                       replaced atomically, last
+generations/           the same of every generation that is kept; open indexes hold a lock on theirs
 lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
-segments/000001/       the forward index of documents that were added together, never changed
-vocabulary/            the terms, which are append-only, and their document frequencies in this generation
-encodings/KEY/         document vectors of a model, files a segment (:mod:`rerank_plugin.indexes.vector_store`)
+forward/NUMBER/        the forward index since the generation that was built or merged last; mostly appended to
+lucene_rows.*          the rows of Lucene's documents
+encodings/KEY/         document vectors of a model (:mod:`rerank_plugin.indexes.vector_store`)
 judged/KEY/            judged queries, encoded by a model (:mod:`rerank_plugin.retrieval.neighbours`)
 adapted/               the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
 =====================  ==========================================================================================
 
-Names of files that belong to a generation end in its number. For now an index has one segment.
+Files that are only appended to are described by their length in a generation, and by a checksum of each piece that was
+added. Names of all other files of the forward index end in the number of the generation that wrote them. So an update
+(:mod:`rerank_plugin.indexes.updating`) changes no byte that an open index reads.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -30,6 +34,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
+from weakref import finalize
 
 import numpy as np
 
@@ -37,20 +42,21 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.fingerprints import describe_file
-from rerank_plugin.files.outputs import FolderKind, restore_interrupted
-from rerank_plugin.indexes.forward import ForwardIndex, Layout
+from rerank_plugin.files.outputs import INNER, FolderKind, is_still, replacing, restore_interrupted
+from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 DESCRIPTION = "index.json"
 END = 4096  # bytes at either end of a file with a checksum of their own, compared when an index is opened
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
-GENERATION, CHECKSUM = "generation", "checksum"
+GENERATION, GENERATIONS, CHECKSUM = "generation", "generations", "checksum"
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
+COMMIT_FILE = "segments"  # in the description of our own Lucene index: the file of its commit
 TRIES = 5  # to open an index that is replaced meanwhile
 
 ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuilds if they do not fit
@@ -64,6 +70,11 @@ INDEX = FolderKind(
     ("format_version", "fields", "files"),
     (
         f"{ANNOTATION}/*",
+        # of generations that are kept, and of updates that were interrupted
+        f"{GENERATIONS}/*.json",
+        f"{FORWARD}/*/*.npy",
+        "lucene_rows.*.npy",
+        *(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock")),
         *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
         *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
@@ -87,40 +98,83 @@ def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str
     By default all files of an index, except those with checksums of their own and those rebuilt when needed.
     """
     if names is None:
-        excluded = (folder / DESCRIPTION, folder / ANNOTATION, folder / ENCODINGS, folder / ADAPTED, folder / JUDGED)
+        excluded = [DESCRIPTION, GENERATIONS, ANNOTATION, ENCODINGS, ADAPTED, JUDGED, "lucene/write.lock"]
         files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        files = (path for path in files if not any(path.is_relative_to(part) for part in excluded))
+        files = (path for path in files if not any(path.is_relative_to(folder / part) for part in excluded))
         names = [path.relative_to(folder).as_posix() for path in files]
-    return {name: describe_file(folder / name) | ends(folder / name) for name in names}
+    return {name: describe_index_file(folder, name) for name in names}
 
 
-def ends(path: Path) -> dict[str, str]:
-    """Checksums of the first and the last `END` bytes of a file, which overlap in a short file."""
+def describe_index_file(folder: Path, name: str, before: dict | None = None) -> dict:
+    """Size and checksums of a file; of one that is appended to, of each piece.
+
+    Args:
+        before: its description in the generation before, whose pieces are not read again.
+    """
+    path = folder / name
+    if not is_appended(name):
+        return describe_file(path) | ends(path, path.stat().st_size)
+    size, known = (0, []) if before is None else (before["bytes"], before["pieces"])
+    if (total := path.stat().st_size) > size:
+        known = [*known, describe_file(path, size, total)]
+    return {"bytes": total, "pieces": known, **ends(path, total)}
+
+
+def described_again(folder: Path, name: str, described: dict) -> dict:
+    """The description of the bytes of a file that a description is of, all of which are read."""
+    path = folder / name
+    if "pieces" not in described:
+        return describe_file(path) | ends(path, path.stat().st_size)
+    pieces, size = [], 0
+    for piece in described["pieces"]:
+        pieces.append(describe_file(path, size, size + piece["bytes"]))
+        size += piece["bytes"]
+    return {"bytes": size, "pieces": pieces, **ends(path, size)}
+
+
+def ends(path: Path, size: int) -> dict[str, str]:
+    """Checksums of the first and last `END` of the first ``size`` bytes of a file; they overlap in a short file."""
     with open(path, "rb") as file:
-        head = file.read(END)
-        file.seek(max(path.stat().st_size - END, 0))
-        tail = file.read(END)
+        head = file.read(min(END, size))
+        file.seek(max(size - END, 0))
+        tail = file.read(min(END, size))
     return {name: blake2b(data, digest_size=8).hexdigest() for name, data in (("head", head), ("tail", tail))}
 
 
 def write_description(path: Path, description: dict, names: Iterable[str] | None = None) -> None:
-    """Write the description of an index or of an addition to it, with the checksums of its files and its own."""
-    description = {**description, "files": describe_files(path.parent, names)}
+    """Write the description of an addition to an index, with the checksums of its files and its own."""
+    path.write_bytes(_with_checksums(description, describe_files(path.parent, names)))
+
+
+def write_generation(folder: Path, description: dict, files: dict[str, dict] | None = None) -> None:
+    """Make the generation of a description the current one of an index, once all of its files are written.
+
+    Args:
+        files: the descriptions of its files; by default of all files of the folder.
+    """
+    written = _with_checksums(description, describe_files(folder) if files is None else files)
+    (folder / GENERATIONS).mkdir(exist_ok=True)
+    (folder / GENERATIONS / f"{numbered(description['number'])}.json").write_bytes(written)
+    with replacing(folder / DESCRIPTION, INNER, overwrite=True) as file:
+        file.write(written)
+
+
+def _with_checksums(description: dict, files: dict[str, dict]) -> bytes:
+    """A description with those of its files and its own checksum, as JSON."""
+    description = {**description, "files": files}
     description[CHECKSUM] = checksum_of(description)
-    path.write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+    return json.dumps(description, indent=1, ensure_ascii=False).encode()
 
 
-def first_generation(documents: int, terms: int) -> dict:
-    """The first entries in the description of an index of one segment."""
-    name = Layout().vectors
+def generation(number: int, base: int, documents: int, terms: int) -> dict:
+    """The first entries in the description of a generation; ``base`` is the one that began its forward index."""
     return {
         "format_version": FORMAT_VERSION,
         GENERATION: uuid4().hex,
-        "number": int(name),
+        "number": number,
+        "base": base,
         "documents": documents,
         "terms": terms,
-        "segments": [{"name": name, "documents": documents}],
-        "vocabulary": [{"name": name, "terms": terms}],
     }
 
 
@@ -140,13 +194,16 @@ def checksum_of(description: dict) -> str:
 
 
 def forward_checksum(description: dict) -> dict[str, str]:
-    """By segment, one checksum of its files, its terms and the knowledge base, from an index's description."""
+    """One checksum of documents, terms and knowledge base, from an index's description, by the name of their folder.
 
-    def checksum(*prefixes: str) -> str:
-        return checksum_of({name: file for name, file in description["files"].items() if name.startswith(prefixes)})
-
-    names = [segment["name"] for segment in description["segments"]]
-    return {name: checksum(f"segments/{name}/", f"vocabulary/terms.{name}.", "knowledge/") for name in names}
+    It stays when documents are deleted, as their rows do.
+    """
+    files = description["files"].items()
+    return {
+        numbered(description["base"]): checksum_of(
+            {name: file for name, file in files if is_appended(name) or name.startswith(f"{KNOWLEDGE}/")}
+        )
+    }
 
 
 def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
@@ -167,8 +224,9 @@ def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]
 class Index:
     """An index opened for reading. Opening is cheap: files are mapped on first use, and only a search starts Java.
 
-    ``index.json`` is read again after a part was opened: if it has changed, the part may belong to another build
-    (`IndexReplacedError`). Parts that are already open stay valid. ``len(index)`` is the number of documents.
+    An open index keeps its generation: updates go on beside it, and remove nothing that it reads until it is closed or
+    garbage-collected. If the whole folder is replaced by another build before a part is opened, opening that part
+    raises `IndexReplacedError`; parts that are already open stay valid. ``len(index)`` is the number of documents.
 
     Attributes:
         folder: the index folder.
@@ -183,27 +241,59 @@ class Index:
             raise InputError(
                 f"no index at {self.folder}; build it with: rerank-plugin index --corpus C --index {folder}"
             )
+        for _ in range(TRIES):
+            self._written = self._read()
+            self._check_description()
+            self._lock()
+            if self._read() == self._written:
+                break  # no update came between reading and locking
+        else:
+            raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
+        self._check_files()
+        self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
+
+    def _read(self) -> bytes:
+        """Read ``index.json``; returns its content."""
         try:
-            self._written = (self.folder / DESCRIPTION).read_bytes()
-            self.description = json.loads(self._written)
+            written = (self.folder / DESCRIPTION).read_bytes()
+            self.description = json.loads(written)
         except FileNotFoundError:
             remedy = "it is not an index; build one in another folder, or move this one away"
             if any(self.folder.glob("segments_*")):
-                remedy = f"it is a Lucene index; read it with: rerank-plugin index --lucene {folder} --index I"
+                remedy = f"it is a Lucene index; read it with: rerank-plugin index --lucene {self.folder} --index I"
             raise InputError(f"{self.folder} holds no {DESCRIPTION}: {remedy}") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
         if not isinstance(self.description, dict):
             raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
-        self._check()
-        self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
-        self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
+        return written
+
+    def _lock(self) -> None:
+        """Lock the generation until the index is closed or garbage-collected: updates then keep its files."""
+        path = self.folder / self.generation_file
+        try:
+            self._locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if self._read() != self._written:
+                return  # its time was over; the caller reads again
+            raise InputError(
+                f"{path} cannot be opened ({error.strerror}): the index is damaged or not copied completely; build it "
+                f"again with: {self.rebuild}"
+            ) from None
+        self.close = finalize(self, os.close, self._locked)
+        with suppress(OSError):  # some network file systems have no locks: updates then keep all generations
+            fcntl.flock(self._locked, fcntl.LOCK_SH)
 
     def __reduce__(self) -> tuple[type[Index], tuple[str]]:
-        """Pickle and copy it as its folder, which is opened anew."""
+        """Pickle and copy it as its folder, which is opened again."""
         return type(self), (os.path.abspath(self.folder),)
 
-    def _check(self) -> None:
+    @property
+    def generation_file(self) -> str:
+        """The path of the file of this generation in the folder, which is locked."""
+        return f"{GENERATIONS}/{numbered(self.description['number'])}.json"
+
+    def _check_description(self) -> None:
         if (version := self.description.get("format_version")) != FORMAT_VERSION:
             raise InputError(
                 f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; build it "
@@ -215,26 +305,22 @@ class Index:
                 f"{self.folder} was normalized by version {version}, this program knows {VERSION}: use a newer one, or "
                 f"build it again with: {self.rebuild}"
             )
-        needed = {"files": dict, "fields": dict, "lucene": dict, "segments": list, "vocabulary": list}
+        needed = {"files": dict, "fields": dict, "lucene": dict, "number": int, "base": int}
         if KNOWLEDGE in self.description:
             needed[KNOWLEDGE] = dict
         if missing := [name for name, kind in needed.items() if not isinstance(self.description.get(name), kind)]:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
-        if (count := max(len(self.description[name]) for name in ("segments", "vocabulary"))) != 1:
-            raise InputError(
-                f"{self.folder} has {count} segments, this program reads one: use a newer version, or rebuild the index"
-            )
+
+    def _check_files(self) -> None:
+        """An `InputError` if the size or the ends of a file are not those of the generation."""
         for name, expected in self.description["files"].items():
             path = self.folder / name
             size = path.stat().st_size if path.is_file() else None
-            if size == expected["bytes"]:
-                checksums = ends(path) if "head" in expected else {}
-                if all(expected[end] == checksum for end, checksum in checksums.items()):
-                    continue
+            whole = size is not None and (size == expected["bytes"] or (is_appended(name) and size > expected["bytes"]))
+            if whole and all(expected[end] == found for end, found in ends(path, expected["bytes"]).items()):
+                continue
             self.check_same()
-            fault = "is missing" if size is None else "has changed"
-            if size not in (None, expected["bytes"]):
-                fault = f"has {size} bytes"
+            fault = "is missing" if size is None else "has changed" if whole else f"has {size} bytes"
             raise InputError(
                 f"{path} {fault}, expected {expected['bytes']} bytes: the index is damaged or not copied completely; "
                 f"build it again with: {self.rebuild}"
@@ -242,20 +328,16 @@ class Index:
 
     def __len__(self) -> int:
         """The number of documents."""
-        return len(self.forward)
+        return self.forward.documents
 
     def __bool__(self) -> bool:
         return True
 
     @property
     def layout(self) -> Layout:
-        """The paths of the forward index."""
-        (segment,), (terms,) = self.description["segments"], self.description["vocabulary"]
-        number = f"{self.description['number']:06d}"
-        return Layout(
-            f"segments/{segment['name']}", f"vocabulary/terms.{terms['name']}", f"vocabulary/df_{{}}.{number}",
-            f"lucene_rows.{number}", segment["name"],
-        )  # fmt: skip
+        """The paths and sizes of the files of the forward index."""
+        sizes = {name: file["bytes"] for name, file in self.description["files"].items()}
+        return Layout(self.description["number"], self.description["base"], sizes)
 
     def _part(self, name: str) -> dict:
         """A part of the description; empty in another format that lacks it."""
@@ -275,20 +357,17 @@ class Index:
 
     @property
     def generation(self) -> str | None:
-        """The unique id of this build, as in ``index.json``; None for an older index without one."""
+        """The unique id of this generation, as in ``index.json``."""
         return self.description.get(GENERATION)
 
     @property
     def build(self) -> str:
-        """A checksum of ``index.json``, which identifies this build even without a generation."""
+        """A checksum of ``index.json``."""
         return blake2b(self._written, digest_size=16).hexdigest()
 
     def check_same(self) -> None:
         """An `IndexReplacedError` if the folder holds another build than the open one; called after opening a part."""
-        written = None
-        with suppress(OSError):
-            written = (self.folder / DESCRIPTION).read_bytes()
-        if written != self._written:
+        if not is_still(self._locked, self.folder / self.generation_file):
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
 
     @cached_property
@@ -298,8 +377,9 @@ class Index:
         try:
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
             return ForwardIndex(
-                self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout
-            )
+                self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout,
+                self,
+            )  # fmt: skip
         finally:  # after a failure, too: another build may be the cause
             self.check_same()
 
@@ -326,11 +406,12 @@ class Index:
         """
         from rerank_plugin.indexes.lucene_reader import commit_id, open_reader
 
+        lucene = self.description["lucene"]
         try:
-            reader = open_reader(self.lucene_folder)
+            reader = open_reader(self.lucene_folder, lucene.get(COMMIT_FILE))
         finally:
             self.check_same()
-        if commit_id(reader) != self.description["lucene"].get("commit"):
+        if commit_id(reader) != lucene.get("commit"):
             reader.close()
             raise InputError(
                 f"{self.lucene_folder} has changed since {self.folder} was built, or is of another build: build "

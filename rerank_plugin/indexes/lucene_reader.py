@@ -24,14 +24,22 @@ CONTENTS = "contents"
 _pyjnius_lock = RLock()
 
 
-def open_reader(folder: Path) -> Any:
-    """An IndexReader of a Lucene index; starts the JVM. An `InputError` if the folder cannot be read as one."""
+def open_reader(folder: Path, commit: str | None = None) -> Any:
+    """An IndexReader of a Lucene index; starts the JVM.
+
+    Args:
+        commit: the file of the commit to open, such as ``segments_2``; by default the last one.
+
+    Raises:
+        InputError: the folder cannot be read as a Lucene index, or has no such commit.
+    """
     start_jvm()
     from jnius import JavaException, cast
 
     try:
-        directory = java_class("org.apache.lucene.store.FSDirectory").open(java_path(folder))
-        reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+        directory = open_directory(folder)
+        opened = directory if commit is None else find_commit(directory, folder, commit)
+        reader = java_class("org.apache.lucene.index.DirectoryReader").open(opened)
     except JavaException as error:
         message = str(error).splitlines()[0]
         raise InputError(
@@ -39,6 +47,40 @@ def open_reader(folder: Path) -> Any:
             "it, update pyserini"
         ) from None
     return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors
+
+
+def open_directory(folder: Path) -> Any:
+    """Lucene's directory of a folder."""
+    return java_class("org.apache.lucene.store.FSDirectory").open(java_path(folder))
+
+
+def segment_sizes(reader: Any) -> dict[str, int]:
+    """The number of documents, deleted ones included, of each segment by its name, in the order of Lucene's numbers."""
+    from jnius import cast
+
+    leaves = reader.leaves()
+    readers = [cast("org.apache.lucene.index.SegmentReader", leaves.get(i).reader()) for i in range(leaves.size())]
+    return {segment.getSegmentName(): segment.maxDoc() for segment in readers}
+
+
+def find_commit(directory: Any, folder: Path, file: str) -> Any:
+    """The commit of a Lucene index whose file has this name; an `InputError` if there is none."""
+    from jnius import cast
+
+    for commit in java_class("org.apache.lucene.index.DirectoryReader").listCommits(directory).toArray():
+        commit = cast("org.apache.lucene.index.IndexCommit", commit)
+        if commit.getSegmentsFileName() == file:
+            return commit
+    raise InputError(f"{folder} lacks the commit {file}: the index is damaged; rebuild it")
+
+
+def commit_files(reader: Any) -> tuple[str, list[str]]:
+    """The file of a reader's commit, and all files of the commit, sorted."""
+    from jnius import cast
+
+    commit = cast("org.apache.lucene.index.DirectoryReader", reader).getIndexCommit()
+    commit = cast("org.apache.lucene.index.IndexCommit", commit)
+    return commit.getSegmentsFileName(), sorted(commit.getFileNames().toArray())
 
 
 def without_stored_fields(reader: Any) -> Any:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, STORED_ONLY, folded
 from rerank_plugin.base.records import Document
+from rerank_plugin.indexes.lucene_reader import find_commit, open_directory
 from rerank_plugin.java.jvm import java_class, java_path
 from rerank_plugin.text.normalization import analyzable
 
@@ -70,26 +71,75 @@ class LuceneWriter:
         contents, texts = f"{title} {abstract}", {"title": title, "abstract": abstract}
         raw = json.dumps({"id": id, "contents": contents, **texts, **(metadata or {})}, ensure_ascii=False)
         fields = {name: analyzable(text) for name, text in texts.items()}
-        for name, value in (metadata or {}).items():
-            if name in STORED_ONLY:
-                continue
+        for name in filterable(metadata):
             self.metadata[name] += 1
-            fields[name] = SEPARATOR.join(map(folded, _terms(value)))
+            fields[name] = SEPARATOR.join(map(folded, _terms((metadata or {})[name])))
         return {"id": id, "contents": analyzable(contents), "raw": raw, "fields": fields}
 
     def close(self) -> None:
         with self._writing():
             self.indexer.close()
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        from jnius import JavaException
+    def _writing(self) -> AbstractContextManager[None]:
+        return _writing(self.folder)
 
+
+def filterable(metadata: Mapping[str, Any] | None) -> list[str]:
+    """The fields of a document's metadata that have a filter."""
+    return [name for name in metadata or () if name not in STORED_ONLY]
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn an exception of Lucene into an `InputError`."""
+    from jnius import JavaException
+
+    try:
+        yield
+    except JavaException as error:
+        message = str(error).splitlines()[0]
+        raise InputError(f"{folder}: Lucene cannot write its index ({message:.200})") from None
+
+
+def update_lucene(
+    folder: Path, commit: str, deleted: Iterable[str] = (), added: Path | None = None, merge: bool = False
+) -> None:
+    """Write a new commit of a Lucene index; files of earlier ones stay.
+
+    Args:
+        commit: the file of the commit that is changed, the last one.
+        deleted: ids of documents to delete.
+        added: the Lucene index of documents to add: its segments are copied as they are.
+        merge: merge the segments that have deleted documents, and those that Lucene's policy finds too many.
+    """
+    directory = open_directory(folder)
+    package = "org.apache.lucene.index."
+    config = java_class(f"{package}IndexWriterConfig")()
+    config.setIndexCommit(find_commit(directory, folder, commit))
+    config.setIndexDeletionPolicy(java_class(f"{package}NoDeletionPolicy").INSTANCE)
+    config.setCommitOnClose(False)
+    config.setRAMBufferSizeMB(RAM_BUFFER_MB)
+    if merge:
+        policy = java_class(f"{package}TieredMergePolicy")()
+        policy.setForceMergeDeletesPctAllowed(0.0)
+    else:
+        policy = java_class(f"{package}NoMergePolicy").INSTANCE
+    config.setMergePolicy(policy)
+    term, query = java_class(f"{package}Term"), java_class("org.apache.lucene.search.TermQuery")
+    text = java_class("org.apache.lucene.util.BytesRef")
+    with _writing(folder):
+        writer = java_class(f"{package}IndexWriter")(directory, config)
         try:
-            yield
-        except JavaException as error:
-            message = str(error).splitlines()[0]
-            raise InputError(f"{self.folder}: Lucene cannot write its index ({message:.200})") from None
+            for id in deleted:  # by queries: pyjnius does not find the method that takes terms
+                writer.deleteDocuments(query(term("id", text(id.encode()))))
+            if added is not None:
+                writer.addIndexes(open_directory(added))
+            if merge:
+                writer.forceMergeDeletes()
+                writer.maybeMerge()
+            writer.commit()
+        finally:
+            writer.close()
 
 
 def _terms(value: Any) -> list[str]:

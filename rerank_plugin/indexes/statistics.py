@@ -41,7 +41,7 @@ class CollectionStatistics:
     def of_index(cls, index: ForwardIndex) -> CollectionStatistics:
         """The statistics of all documents of an index."""
         source, frequency = index.name, index.document_frequency
-        return cls(len(index), index.mean_lengths, index.tokenizer, index.terms, frequency, index, source)
+        return cls(index.documents, index.mean_lengths, index.tokenizer, index.terms, frequency, index, source)
 
     @classmethod
     def of_nothing(cls) -> CollectionStatistics:

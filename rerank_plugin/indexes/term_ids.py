@@ -47,8 +47,8 @@ class TermIds:
         ids = np.zeros(len(terms), np.int32)
         ids[rows[present]] = np.array(self.vocabulary.lookup(words), np.int32)[present]
         if self.by_hash:
-            assert terms.hashes is not None, "terms can be searched"
             hash_ids = np.zeros_like(ids)
-            hash_ids[terms.rows_by_hash] = self.vocabulary.hash_ids(terms.hashes)
+            for hashes, by_hash in terms.pieces.values():
+                hash_ids[by_hash] = self.vocabulary.hash_ids(hashes)
             ids = np.where(ids > 0, ids, hash_ids)
         return ids

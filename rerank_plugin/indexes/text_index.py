@@ -41,7 +41,8 @@ class TextIndex(ForwardIndex):
         self.statistics, self.threads = statistics, threads
         self.mean_lengths, self.tokenizer = dict(statistics.mean_lengths), statistics.tokenizer
         self.checksum, self.in_memory, self.name = None, True, statistics.source
-        self.knowledge, self.concepts, self.concept_offsets = None, None, None
+        self.knowledge, self.concepts, self.concept_offsets, self.owner = None, None, None, None
+        self.deleted = np.zeros(0, np.uint32)
         self._begin()
         self.hold([], [])
 

@@ -11,6 +11,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (
     CHECKSUM,
+    COMMIT_FILE,
     DESCRIPTION,
     ENCODINGS,
     INDEX,
@@ -18,6 +19,7 @@ from rerank_plugin.indexes.index_folder import (
     Index,
     checksum_of,
     describe_files,
+    described_again,
     reading,
 )
 from rerank_plugin.indexes.vector_store import FORMAT_VERSION, PIECES
@@ -33,8 +35,14 @@ def verify(index: Index) -> int:
     path, description = index.folder / DESCRIPTION, index.description
     if description.get(CHECKSUM, checksum_of(description)) != checksum_of(description):  # older ones have none
         raise InputError(f"{path} does not match its checksum: rebuild the index")
-    _compare(path, describe_files(index.folder), description["files"], "rebuild the index")
+    for name, file in description["files"].items():
+        if described_again(index.folder, name, file) != file:
+            raise InputError(f"{index.folder / name} does not match its checksum: rebuild the index")
+    if (commit := description["lucene"].get(COMMIT_FILE)) and f"lucene/{commit}" not in description["files"]:
+        raise InputError(f"{index.lucene_folder / commit} is not on the list of {DESCRIPTION}: rebuild the index")
     _check_statistics(index)
+    if json.loads((index.folder / index.generation_file).read_bytes()) != description:
+        raise InputError(f"{index.folder / index.generation_file} differs from {DESCRIPTION}: rebuild the index")
     count = len(description["files"])
     for part, expected in _parts(index):
         count += 1 + _verify_part(part, expected)
@@ -48,21 +56,21 @@ def _compare(path: Path, files: dict, listed: dict, repair: str) -> None:
     for name in sorted(files.keys() | listed.keys()):
         if name not in listed:
             raise InputError(f"{path.parent / name} is not on the list of {path.name}: {repair}, or remove it")
-        if name not in files or listed[name].items() - files[name].items():  # older lists have fewer checksums
+        if name not in files or listed[name] != files[name]:
             raise InputError(f"{path.parent / name} does not match its checksum: {repair}")
 
 
 def _check_statistics(index: Index) -> None:
     """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
     forward, path = index.forward, index.folder / DESCRIPTION
-    for field, statistics in field_statistics(forward.tokens, forward.title_lengths).items():
+    for field, statistics in field_statistics(forward.offsets, forward.title_lengths, forward.deleted).items():
         described, expected = index.description["fields"].get(field), asdict(statistics)
         if described != expected:
             raise InputError(
                 f"{path}: the field {field} has {described}, but its documents {expected}: rebuild the index"
             )
-    if (count := index.description.get("documents")) != len(forward):
-        raise InputError(f"{path} has {count} documents, but its files {len(forward)}: rebuild the index")
+    if (count := index.description.get("documents")) != forward.documents:
+        raise InputError(f"{path} has {count} documents, but its files {forward.documents}: rebuild the index")
 
 
 def _parts(index: Index) -> Iterator[tuple[Path, dict]]:

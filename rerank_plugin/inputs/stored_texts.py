@@ -26,13 +26,19 @@ class TextBuilder(InputBuilder):
         return super().query(terms)._replace(known=int(bool(terms.text.strip())), cut=0)
 
     def stored(self, rows: np.ndarray) -> list[Document]:
-        """Documents by rows int64 [n], in their order; an `InputError` if they are not stored. Starts Java."""
+        """Documents by rows int64 [n], in their order; an `InputError` if they are not stored. Starts Java.
+
+        Deleted documents are empty.
+        """
         index, reader = self._opened
-        return list(index.stored_documents(reader, rows))
+        documents, live = [Document("", "", "")] * len(rows), np.flatnonzero(self.index.lucene_numbers[rows] >= 0)
+        for place, document in zip(live.tolist(), index.stored_documents(reader, rows[live])):
+            documents[place] = document
+        return documents
 
     @cached_property
     def _opened(self) -> tuple[Index, Any]:
-        index = Index(self.index.folder)
+        index = self.index.owner or Index(self.index.folder)
         if "lucene" not in index.description:
             raise InputError(f"{index.folder} does not store its documents; rebuild it with: {index.rebuild}")
         return index, index.open_lucene()

@@ -79,6 +79,7 @@ class Searcher:
         self.index, self.reranker, self._pipeline = retry_if_replaced(index, opened)
         if self.reranker is not None:
             warn_first_stage_mismatch(self.reranker._scorer, self._config.name)
+        self._opened_index = self.index is not index
         self.num_docs = len(self.index)
         self._closed, self._lock, self._notes = False, Lock(), NotesLog()
         self._replaced: list[OpenPipeline] = []  # other threads may still be searching with them
@@ -153,10 +154,10 @@ class Searcher:
             row = int(self.index.forward.rows([docid])[0])
         elif isinstance(docid, (int, np.integer)) and not isinstance(docid, bool):
             rows = self.index.forward.lucene_rows
-            row = int(rows[docid]) if 0 <= docid < len(rows) else self.num_docs
+            row = int(rows[docid]) if 0 <= docid < len(rows) else -1
         else:
             raise InputError(f"a document is named by its id or by its Lucene number, not by {type(docid).__name__}")
-        if not 0 <= row < self.num_docs:
+        if not 0 <= row < len(self.index.forward):  # deleted documents have no row
             return None
         return self._documents().read(int(self.index.forward.lucene_numbers[row]), self.index.forward.ids[row])
 
@@ -229,7 +230,8 @@ class Searcher:
         """Close the first stage; later searches raise an `InputError`."""
         with self._lock:
             closed, self._closed = self._closed, True
-        for resource in () if closed else (self._pipeline, *self._replaced, self._stored):
+        index = self.index if self._opened_index else None
+        for resource in () if closed else (self._pipeline, *self._replaced, self._stored, index):
             if resource is not None:
                 resource.close()
 

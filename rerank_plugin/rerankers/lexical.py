@@ -38,7 +38,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import ranges
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, chunks
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.matches import Matches
 from rerank_plugin.kernels.compiling import njit
@@ -167,9 +167,8 @@ def _attribution(
 def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:
     """How often each term occurs in all titles, int64 [V]; reads all titles once, ``chunk`` documents at a time."""
     frequency = np.zeros(max(index.vocabulary_size, 1), np.int64)
-    for start in range(0, len(index), chunk):
-        stop = min(start + chunk, len(index))
-        positions = ranges(index.offsets[start:stop], index.title_lengths[start:stop])
+    for rows in chunks(index.live_rows, chunk):
+        positions = ranges(index.offsets[rows], index.title_lengths[rows])
         frequency += np.bincount(index.tokens[positions], minlength=len(frequency))
     return frequency
 

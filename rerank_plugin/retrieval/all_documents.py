@@ -27,14 +27,14 @@ class AllDocumentsConfig:
 
 
 class AllDocumentsStage:
-    """Gives every query the same candidates: all rows in their order, with score 0."""
+    """Gives every query the same candidates: all documents in the order of their rows, with score 0."""
 
     name = AllDocumentsConfig.name
 
     def __init__(self, forward: ForwardIndex):
         self.forward = forward
         # One object for all queries: its words are gathered only once.
-        self.candidates = Candidates(forward, np.arange(len(forward)), np.zeros(len(forward)))
+        self.candidates = Candidates(forward, forward.live_rows, np.zeros(forward.documents))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """All documents, whatever the depth."""

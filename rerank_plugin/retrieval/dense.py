@@ -162,6 +162,7 @@ class DenseStage:
             encode = encode_command(index, config.checkpoint)
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
+        self.live = store.fitting(self.forward.live)  # of an index with deleted documents, else None
         self.probes = len(store.lists) - 1 if config.kind == FLAT else config.nprobe
 
     def search(self, query: Query, depth: int) -> Candidates:
@@ -180,7 +181,7 @@ class DenseStage:
         """The query as it is searched for, so that several searches encode it once."""
         encoding = self.encoder.encode(query.text) if len(self.store) else None
         if encoding is None or query.filter is None:
-            return EncodedQuery(encoding, None)
+            return EncodedQuery(encoding, self.live)
         return EncodedQuery(encoding, self.store.fitting(self.index.fitting(query.filter)))
 
     def nearest(
@@ -212,7 +213,7 @@ class DenseStage:
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
         vector = self.store.decode(np.array([row]))[0]
-        rows, products = self.store.search(vector, depth + 1, probes=self.probes)
+        rows, products = self.store.search(vector, depth + 1, self.live, self.probes)
         lengths = np.linalg.norm(self.store.decode(rows), axis=1) * np.linalg.norm(vector)
         cosines = np.divide(products, lengths, out=np.zeros(len(rows), np.float32), where=lengths > 0)
         others = rows != row

@@ -102,7 +102,7 @@ class IndexEncoder:
         """Whether this is the bundled encoder and the index has enough documents to adapt it to."""
         from rerank_plugin.models.ktrel.adaptation import FEWEST
 
-        return self.checkpoint == ENCODER and len(self.index) >= FEWEST
+        return self.checkpoint == ENCODER and self.index.documents >= FEWEST
 
     def adapted(
         self, seed: int = 42, overwrite: bool = False, progress: Callable[[Iterable[int]], Iterable[int]] = iter

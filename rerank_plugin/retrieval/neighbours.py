@@ -222,7 +222,8 @@ class NeighboursStage:
         of_each = np.repeat(weights, counts)
         rows, places = np.unique(relevant[of_each > 0], return_inverse=True)
         scores = np.bincount(places, of_each[of_each > 0], minlength=len(rows))
-        return Candidates(self.forward, rows, scores).best(depth)
+        live = slice(None) if self.forward.live is None else self.forward.live[rows]
+        return Candidates(self.forward, rows[live], scores[live]).best(depth)
 
     def lacking_words(self, query: Query) -> list[str]:
         return self.encoder.reranker.lacking_words(query)

@@ -1,12 +1,19 @@
-"""``/metrics``, ``/healthz``, ``/readyz`` and ``/admin/reload``."""
+"""``/metrics``, ``/healthz``, ``/readyz``, ``/admin/update`` and ``/admin/reload``."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
 
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
+from rerank_plugin.files.outputs import OutputLockedError
+from rerank_plugin.indexes.corpus_index import update_index
 from rerank_plugin.service.errors import RequestError, error_responses
 from rerank_plugin.service.state import get_service
 
@@ -46,3 +53,44 @@ async def reload_all(request: Request) -> dict[str, str]:
             503, f"not reloaded, the old indexes and rerankers stay: {service.public_error(error).error}"
         )
     return {"status": "reloaded"}
+
+
+class NewDocument(BaseModel):
+    """A document to add."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    title: str = ""
+    abstract: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class UpdateRequest(BaseModel):
+    """An update of an index: documents are deleted, then added, then merged."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: str | None = Field(default=None, description="An index of the service; the first if absent.")
+    delete: list[str] = Field(default=[], description="Ids of documents.")
+    add: list[NewDocument] = Field(default=[], description="A document replaces one with the same id.")
+    merge: bool = Field(default=False, description="Remove deleted documents for good.")
+
+
+@router.post("/admin/update", responses=error_responses(400, 401, 403, 404, 409, 422, 503))
+async def update(request: Request, body: UpdateRequest) -> dict[str, int | str]:
+    """Update an index, then reload; only in a service with a token. Searches go on with the old generation."""
+    service = get_service(request)
+    if not service.config.token:
+        raise RequestError(403, "only a service with a token can be updated over HTTP")
+    with service.collections.in_use() as snapshot:
+        index = snapshot.index(body.index).index
+    documents = [Document(new.id, new.title, new.abstract, new.metadata) for new in body.add]
+    work = partial(update_index, index, delete=body.delete, add=documents, merge=body.merge)
+    try:
+        updated = await asyncio.to_thread(work)
+    except InputError as error:
+        raise RequestError(409 if isinstance(error, OutputLockedError) else 400, str(error)) from None
+    number = len(updated)
+    updated.close()
+    return {"documents": number, **await reload_all(request)}

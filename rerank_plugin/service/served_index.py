@@ -219,13 +219,15 @@ class ServedIndex:
             with suppress(InputError):
                 texts = [query.text for query in queries(f"{source}:test")]
         if not texts and len(self.index):
-            titles = self.index.forward.titles.take(np.arange(0, len(self.index), max(1, len(self.index) // 50)))
+            rows = self.index.forward.live_rows[:: max(1, len(self.index) // 50)]
+            titles = self.index.forward.titles.take(rows)
             texts = [title for title in titles if title]
         step = max(1, len(texts) // SUGGESTIONS)
         return texts[::step][:SUGGESTIONS]
 
     def close(self) -> None:
-        """Close Lucene's readers."""
+        """Close Lucene's readers and the index."""
         for reader in (self.searcher, self.documents, *self.first_stages.values()):
             if (close := getattr(reader, "close", None)) is not None:  # some first stages have none
                 close()
+        self.index.close()

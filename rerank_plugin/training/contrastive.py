@@ -86,14 +86,16 @@ def batches(
         yield Batch(relevant.rows[places], pools, grades[:, places].tocsr()[pools].toarray())
 
 
-def whole_batches(pools: Sequence[Pool], documents: int, size: int, generator: np.random.Generator) -> Iterator[Batch]:
-    """Batches of ``size`` queries, in random order, each with all ``documents`` of an index."""
-    order, rows = generator.permutation(len(pools)), np.arange(documents)
+def whole_batches(
+    pools: Sequence[Pool], rows: np.ndarray, size: int, generator: np.random.Generator
+) -> Iterator[Batch]:
+    """Batches of ``size`` queries, in random order, each with all documents of an index: increasing rows int64 [B]."""
+    order = generator.permutation(len(pools))
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
-        grades = np.zeros((len(numbers), documents), np.float32)
+        grades = np.zeros((len(numbers), len(rows)), np.float32)
         for of_query, number in zip(grades, numbers.tolist()):
-            of_query[pools[number].rows] = pools[number].relevance
+            of_query[np.searchsorted(rows, pools[number].rows)] = pools[number].relevance
         yield Batch(rows, numbers, grades)
 
 
@@ -179,7 +181,7 @@ class ContrastiveTrainer(Trainer):
 
     def _batches(self, generator: np.random.Generator) -> Iterator[Batch]:
         if self.config.negatives == COLLECTION:
-            return whole_batches(self.pools, len(self.builder.index), self.config.batch_size, generator)
+            return whole_batches(self.pools, self.builder.index.live_rows, self.config.batch_size, generator)
         return batches(self.relevant, self.config.batch_size, self.config.queries_per_document, generator)
 
     def _losses(self, generator: np.random.Generator) -> Iterator[tuple[Tensor, int]]:

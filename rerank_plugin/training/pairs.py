@@ -62,7 +62,7 @@ def make_pools(
     if documents not in POOLS:
         raise InputError(f"unknown kind of training documents '{documents}'; known: {', '.join(POOLS)}")
     pools = []
-    collection = np.arange(len(builder.index))
+    collection = builder.index.live_rows
     no_candidates = Candidates(builder.index, collection[:0], np.zeros(0, np.float32))
     for query in queries:
         judged = judgments.get(query.id, {})
@@ -73,9 +73,9 @@ def make_pools(
         if documents == "relevant":
             rows, relevance = rows[relevance > 0], relevance[relevance > 0]
         elif documents == "collection":
-            grades = np.zeros(len(collection), np.float32)
+            grades = np.zeros(len(builder.index), np.float32)
             grades[rows] = relevance
-            rows, relevance = collection, grades
+            rows, relevance = collection, grades[collection]
         elif documents == "candidates":
             is_candidate = np.isin(rows, retrieved.rows)
             rows, relevance = rows[is_candidate], relevance[is_candidate]

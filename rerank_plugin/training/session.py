@@ -27,6 +27,7 @@ from rerank_plugin.corpora import queries, queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import FORWARD
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.inputs.lexical_features import LISTWISE
 from rerank_plugin.models.base import ModelConfig
@@ -181,8 +182,7 @@ class Session:
         """The training data as JSON values, for the checkpoint and for the check when a training is resumed."""
         task = self.task
         files = self.index.description["files"]
-        parts = ("forward/", "segments/", "vocabulary/")
-        forward = {name: file for name, file in files.items() if name.startswith(parts)}
+        forward = {name: file for name, file in files.items() if name.startswith(f"{FORWARD}/")}
         runs = {"train": task.train_run, "validation": task.validation_run}
         words, start = self.vectors, task.start_from
         described = {

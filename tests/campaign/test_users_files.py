@@ -21,7 +21,7 @@ from rerank_plugin.indexes.index_folder import (
     IndexReplacedError,
     checksum_of,
     retry_if_replaced,
-    write_description,
+    write_generation,
 )
 from rerank_plugin.indexes.vector_store import Pieces, write_store
 from rerank_plugin.indexes.verification import verify
@@ -266,7 +266,7 @@ def test_an_index_replaced_during_opening_is_opened_again(two_builds, copy):
 def test_lucene_of_another_build_is_refused(two_builds, copy):
     """Of as many documents and with a description that fits: only the recorded generation tells."""
     exchange(two_builds / "new" / "lucene", copy / "lucene")
-    write_description(copy / "index.json", json.loads((copy / "index.json").read_text()))
+    write_generation(copy, json.loads((copy / "index.json").read_text()))
     with pytest.raises(InputError, match="is of another build"):
         Index(copy).first_stage(LuceneConfig())
 

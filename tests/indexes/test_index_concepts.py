@@ -71,7 +71,7 @@ def test_the_index_needs_no_other_folder(folder, knowledge, annotator, tmp_path)
     verify(index)
     assert index.description["knowledge"] == annotator.settings
     assert index.description["concepts"] == len(index.forward.concepts)
-    beside = {f"segments/000001/{name}.npy" for name in ("concepts", "concept_offsets")}
+    beside = {f"forward/000001/{name}.npy" for name in ("concepts", "concept_offsets")}
     assert beside | {"knowledge/knowledge.json", "knowledge/ids.bytes.npy"} <= set(index.description["files"])
     assert index.knowledge.folder == tmp_path / "elsewhere" / "knowledge"
     assert index.knowledge.checksum == knowledge.checksum

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.indexes.generations import updating
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.settings import ServiceConfig
@@ -382,6 +384,38 @@ def test_a_reload_fails_no_request_and_serves_the_new_index(service, folder, tmp
     failed = service.post("/admin/reload")
     assert failed.status_code == 503 and str(folder) not in failed.text
     assert service.get(SEARCH, params={"query": "stroke"}).json()["candidates"] == answer["candidates"]
+
+
+def test_an_update_is_searchable_when_it_is_answered(index_folder, tmp_path):
+    """Searches that run meanwhile use the old generation; a request that fails changes nothing."""
+    folder = shutil.copytree(index_folder, tmp_path / "index")
+    config = ServiceConfig(
+        {"small": str(folder)}, {"blocking": f"{__name__}:BlockingReranker"}, token="geheim", deadline=60
+    )
+    new = {"id": "new", "title": "A new document", "abstract": "Quokka.", "metadata": {"journal": "J"}}
+    with serving(config, headers=TOKEN) as service:
+
+        def update(**body):
+            return service.post("/admin/update", json=body)
+
+        with blocked_reranker(), ThreadPoolExecutor(2) as clients:
+            running = clients.submit(service.get, SEARCH, params={"query": "stroke"})
+            wait_until(lambda: BlockingReranker.calls[-1] == "stroke")
+            answer = clients.submit(update, add=[new], delete=["MED-1"])
+            wait_until(lambda: Index(folder).description["number"] == 3)
+            BlockingReranker.open.set()
+            assert answer.result().json() == {"documents": 40, "status": "reloaded"}
+            assert running.result().status_code == 200
+        found = service.get(SEARCH, params={"query": "quokka statins"}).json()["candidates"]
+        ids = {hit["docid"] for hit in found}
+        assert {"new", "MED-10"} <= ids and "MED-1" not in ids
+        assert update(delete=["nobody"]).status_code == 400 and update(index="none", merge=True).status_code == 404
+        assert update(add=[{"title": "without an id"}]).status_code == 422
+        with updating(folder):
+            assert update(merge=True).status_code == 409
+        assert Index(folder).description["number"] == 3
+        assert update(merge=True).json() == {"documents": 40, "status": "reloaded"}
+        assert service.post("/admin/update", json={}, headers={"Authorization": ""}).status_code == 401
 
 
 def test_a_reload_serves_the_new_checkpoint(index_folder, tmp_path):

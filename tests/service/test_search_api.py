@@ -159,3 +159,4 @@ def test_indexes_list_their_first_stages_and_rerankers(service):
 def test_only_a_service_with_a_token_reloads_over_http(service):
     assert get(service, "/healthz") == {"status": "ok"}
     assert service.post("/admin/reload").status_code == 403
+    assert service.post("/admin/update", json={"merge": True}).status_code == 403

@@ -60,12 +60,12 @@ def adapt(
     model, vocabulary = load_checkpoint(encoder)
     if not isinstance(model, Ktrel) or model.concepts or model.config.layers or len(model.config.space_weights) > 1:
         raise InputError(f"{encoder} cannot be adapted: only a KTRel of words with layers=0 can, and once")
-    if len(index) < FEWEST:
+    if index.documents < FEWEST:
         raise InputError(f"{index.folder} has fewer than the {FEWEST} documents that an encoder is adapted to")
     config = replace(model.config, fixed_words=True, unit_vectors=False, space_weights=(1.0, weight))
     vectors = with_words_of(index, WordVectors(vocabulary, model.words.embeddings.detach().numpy()))
     builder = model.input_builder(index, vectors.vocabulary)
-    rows = np.arange(len(index))
+    rows = index.live_rows
     if len(rows) > DOCUMENTS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, DOCUMENTS, replace=False))
     counts = []

@@ -1,0 +1,84 @@
+"""Generations of an index: the lock of the process that writes, the switch to a new one, and the removal of old ones.
+
+An update writes the files of a new generation beside those of the current one, and then replaces ``index.json``. Until
+then no reader sees them; what an interrupted update has left is removed by the next update. Open indexes hold a shared
+lock on the file of their generation, which ends with their process. After the switch, and before the next update, the
+files of all generations that nobody has open are removed.
+
+No other module removes or shortens a file of an index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.outputs import OutputLockedError, is_still, locked, remove_leftovers, writing_to
+from rerank_plugin.indexes.forward import FORWARD, is_appended
+from rerank_plugin.indexes.index_folder import GENERATIONS, Index, write_generation
+
+# Files that a generation lists, or that an interrupted update has left; others are of the user or of other commands.
+OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", "lucene/_*", "lucene/segments_*", "lucene/pending_segments_*")
+
+Switch = Callable[[dict, dict[str, dict]], None]
+
+
+@contextmanager
+def updating(folder: str | Path) -> Iterator[tuple[Index, Switch]]:
+    """The current generation of an index, for an update by this process alone, and the function that switches to the
+    next one, which takes its description and those of its files (`write_generation`).
+
+    Raises:
+        InputError: the index cannot be opened or written; as an `OutputLockedError` if another process updates it.
+    """
+    Index(folder).close()  # an InputError before anything is locked
+    real = Path(os.path.realpath(folder))  # a link is followed
+    with writing_to(folder), locked(real) as descriptor:
+        index = Index(folder)
+
+        def switch(description: dict, files: dict[str, dict]) -> None:
+            if not is_still(descriptor, real):
+                raise InputError(f"{folder} was replaced or removed while it was being updated: start again")
+            write_generation(index.folder, description, files)
+
+        try:
+            _remove_others(index)
+            yield index, switch
+        finally:
+            index.close()
+            with suppress(InputError, OSError), closing(Index(folder)) as current:
+                _remove_others(current)  # otherwise the next update does
+
+
+def _remove_others(index: Index) -> None:
+    """Remove what neither the current generation nor any that is open needs."""
+    folder, needed = index.folder, {*index.description["files"], index.generation_file}
+    remove_leftovers(folder)
+    for path in (folder / GENERATIONS).glob("*.json"):
+        name = f"{GENERATIONS}/{path.name}"
+        if name not in needed and _is_open(path):
+            with suppress(ValueError):
+                needed |= {name, *json.loads(path.read_bytes())["files"]}
+    for pattern in (f"{GENERATIONS}/*.json", *OWN):
+        for path in folder.glob(pattern):
+            if path.relative_to(folder).as_posix() not in needed:
+                path.unlink()
+    for empty in (folder / FORWARD).iterdir():
+        with suppress(OSError):
+            empty.rmdir()
+    for name, file in index.description["files"].items():
+        if is_appended(name) and (folder / name).stat().st_size > file["bytes"]:
+            os.truncate(folder / name, file["bytes"])
+
+
+def _is_open(path: Path) -> bool:
+    """Whether an open index holds the lock of a generation's file."""
+    try:
+        with locked(path):
+            return False
+    except (OutputLockedError, OSError):  # a file system without locks does not tell
+        return True

@@ -1,0 +1,562 @@
+"""Adding, deleting and merging against new indexes of the same documents, beside readers, and after a kill anywhere."""
+
+import gc
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import rerank_plugin as rp
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Query
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.outputs import OutputLockedError
+from rerank_plugin.indexes import updating
+from rerank_plugin.indexes.building import build_beside, build_index
+from rerank_plugin.indexes.forward import FIELDS, is_appended
+from rerank_plugin.indexes.generations import updating as updating_index
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.verification import verify
+from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
+from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
+from rerank_plugin.rerankers.lexical import title_frequency
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.lucene import LuceneConfig
+from tests import annotated, small
+from tests.indexes.alike import search_alike
+from tests.processes import start
+
+WORDS = "aspirin heart stroke women risk cancer attack migraine diet smoke".split()
+QUERIES = ["aspirin heart attack", "risk of stroke in women", "cancer diet smoke", "migraine"]
+EXPLORE = (Phase.explicit, Phase.reuse, Phase.generate)
+VECTORS = small.word_vectors(WORDS[:8], 12, seed=1)
+
+
+def document(number, version=0, journal=None):
+    random = np.random.default_rng([number, version])
+    title, abstract = (" ".join(random.choice(WORDS, size)) for size in random.integers(1, 9, 2))
+    metadata = {"journal": journal, "date": f"20{version:02d}"} if journal else None
+    return Document(f"{'aZé'[number % 3]}{number}", title, f"{abstract} own{number}v{version}", metadata)
+
+
+def build(folder, documents, **options):
+    build_index(iter(documents), folder, "tests", Problems(), threads=1, **options)
+    return Index(folder)
+
+
+def add(folder, *documents):
+    return updating.add(folder, iter(documents), "tests", Problems(), threads=1)
+
+
+def by_id(index):
+    """Of each document what the forward index says of it, with words for numbers."""
+    forward = index.forward
+    found = {}
+    for row in forward.live_rows.tolist():
+        words = forward.terms.take(forward.document_tokens(row))
+        lengths = [int(forward.unique_terms[field][row]) for field in FIELDS]
+        found[forward.ids[row]] = (
+            words,
+            int(forward.title_lengths[row]),
+            forward.titles[row],
+            forward.published[row],
+            lengths,
+        )
+    return found
+
+
+def frequencies(index):
+    """The terms of some document, with their document frequencies."""
+    forward = index.forward
+    terms = forward.terms.take(np.arange(forward.vocabulary_size))
+    counts = np.stack([forward.document_frequency[field][: len(terms)] for field in FIELDS], axis=1).tolist()
+    return {term: count for term, count in zip(terms, counts) if any(count)}
+
+
+def titles(index):
+    forward, counts = index.forward, title_frequency(index.forward)
+    return {forward.terms[term]: int(counts[term]) for term in np.flatnonzero(counts)}
+
+
+def same(index, fresh):
+    """Check that nothing of an index but its rows and its terms of no document differs from a new one."""
+    assert len(index) == len(fresh) == len(index.forward.live_rows) and by_id(index) == by_id(fresh)
+    assert frequencies(index) == frequencies(fresh) and titles(index) == titles(fresh)
+    for name in ("documents", "fields", "tokenizer"):
+        assert index.description[name] == fresh.description[name], name
+    assert index.description["lucene"]["metadata"] == fresh.description["lucene"]["metadata"]
+    ids = sorted(by_id(fresh))
+    for text in [*QUERIES, "own3v0 own4v1"]:
+        scores = []
+        for one in (index, fresh):
+            candidates = small.candidates(one.forward, one.forward.rows(ids))
+            assert candidates.ids == ids
+            known = one.forward.query(text)
+            features = lexical_features(LEXICAL_NAMES, known, candidates)
+            delta = NeuralReranker(small.delta(VECTORS), VECTORS.vocabulary, one.forward)
+            scores.append((known.ids >= 0, features, delta.score(Query("q", text), candidates)))
+        for found, expected in zip(*scores):
+            np.testing.assert_array_equal(found, expected)
+        found, expected = (one.first_stage(LuceneConfig()).search(Query("q", text), 100) for one in (index, fresh))
+        assert sorted(found.ids) == sorted(expected.ids)
+    for one in (index, fresh):
+        if one.description["lucene"]["metadata"]:
+            journals = one.fitting(Filter.of({"journal": "J1"}))
+            matching = {one.forward.ids[row] for row in np.flatnonzero(journals)}
+            assert matching == {id for id, values in by_id(fresh).items() if values[3].endswith("\tJ1")}
+    with rp.Searcher(index) as searcher:
+        for id in ids[::7]:
+            assert searcher.doc(id).id() == id and searcher.doc(id).get("title") == fresh_title(fresh, id)
+
+
+def fresh_title(index, id):
+    return index.forward.titles[int(index.forward.rows([id])[0])]
+
+
+def equal_files(index, fresh):
+    """Check that the files of a merged forward index are, byte by byte, those of a new one."""
+    folders = [one.folder / one.layout.folder for one in (index, fresh)]
+    names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
+    number = f"{index.description['number']:06d}"
+    assert names[0] == [name.replace("000001", number) for name in names[1]]
+    for name in names[1]:
+        assert (folders[0] / name.replace("000001", number)).read_bytes() == (folders[1] / name).read_bytes(), name
+
+
+def only_its_files(index):
+    """Check that the folder holds nothing but the files of the current generation."""
+    found = {path.relative_to(index.folder).as_posix() for path in index.folder.rglob("*") if path.is_file()}
+    assert found == {*index.description["files"], index.generation_file, "index.json", "lucene/write.lock"}
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3)), min_size=1, max_size=6)),
+        st.tuples(st.just("delete"), st.lists(st.integers(0, 39), min_size=1, max_size=8)),
+        st.tuples(st.just("merge"), st.just(())),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=12, phases=EXPLORE)  # each example takes a second: a smaller one would take minutes
+@given(steps, st.integers(1, 30))
+def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_factory, steps, first):
+    folder = tmp_path_factory.mktemp("updates")
+    journal = lambda number: f"J{number % 2}" if number % 3 else None  # noqa: E731
+    left = {one.id: one for one in (document(number, journal=journal(number)) for number in range(first))}
+    build(folder / "index", left.values())
+    deleted = False
+    for kind, values in steps:
+        if kind == "add":
+            documents = [document(number, version, journal(number)) for number, version in dict(values).items()]
+            expected = len(documents), len({one.id for one in documents} & left.keys())
+            report = add(folder / "index", *documents)
+            assert (report.added, report.deleted) == expected
+            for one in documents:
+                deleted |= left.pop(one.id, None) is not None
+                left[one.id] = one
+        elif kind == "delete":
+            ids = [id for id in dict.fromkeys(document(number).id for number in values) if id in left][: len(left) - 1]
+            if not ids:
+                continue
+            assert updating.delete(folder / "index", ids).deleted == len(ids)
+            for id in ids:
+                del left[id]
+            deleted = True
+        else:
+            updating.merge(folder / "index")
+            deleted = False
+        index = Index(folder / "index")
+        assert verify(index) and len(index) == len(left)
+        index.close()
+    fresh, index = build(folder / "fresh", left.values()), Index(folder / "index")
+    same(index, fresh)
+    if not deleted:
+        search_alike(index, fresh, [next(iter(left.values())).title])
+    updating.merge(folder / "index")
+    index.close()
+    del index
+    gc.collect()
+    index = Index(folder / "index")
+    verify(index)
+    if index.description["number"] > 1:
+        equal_files(index, fresh)
+    same(index, fresh)
+    for name in ("bm25", "qld", "bm25+rm3"):
+        search_alike(index, fresh, [one.title for one in left.values()][:4], name)
+
+
+def test_a_deleted_and_a_replaced_document_are_gone_for_every_stage(tmp_path):
+    """And terms of them alone are terms of no document."""
+    documents = [document(number) for number in range(30)]
+    build(tmp_path / "index", documents)
+    assert updating.delete(tmp_path / "index", [documents[4].id, documents[4].id, documents[7].id]).deleted == 2
+    add(tmp_path / "index", document(9, version=1))
+    index = Index(tmp_path / "index")
+    forward = index.forward
+    assert forward.rows([documents[4].id, documents[9].id, documents[7].id]).tolist() == [-1, 30, -1]
+    assert forward.query("own4v0 own9v0 own9v1 own5v0").ids.tolist()[:2] == [-1, -1]
+    assert (forward.query("own9v1 own5v0").ids >= 0).all()
+    everything = index.first_stage(rp_first_stage("all")).search(Query("q", "x"), 5)
+    assert sorted(everything.ids) == sorted({one.id for one in documents} - {documents[4].id, documents[7].id})
+    assert forward.titles[int(forward.rows([documents[9].id])[0])] == document(9, version=1).title
+    with rp.Searcher(index) as searcher:
+        assert searcher.num_docs == 28 and searcher.doc(documents[4].id) is None
+        assert all(hit.docid not in (documents[4].id, documents[7].id) for hit in searcher.search(" ".join(WORDS), 40))
+        numbers = [searcher.doc(number) for number in range(len(forward.lucene_rows))]
+        assert sum(one is not None for one in numbers) == 28
+
+
+def rp_first_stage(name):
+    from rerank_plugin.retrieval.register import configure
+
+    return configure(name)
+
+
+@pytest.mark.parametrize("weights", ["float32", "float16"])
+def test_vectors_of_deleted_documents_are_not_found(tmp_path, weights, caplog):
+    """Neither by a query, nor as similar, nor as relevant for a judged query; those of added documents are missing."""
+    from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
+    from rerank_plugin.retrieval.encoding import IndexEncoder
+    from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
+
+    index = build(tmp_path / "index", [document(number) for number in range(40)])
+    IndexEncoder(index.forward, "ktrel").encode(dtype=weights)
+    query, text = Query("q", "aspirin and heart attack"), "aspirin heart"
+    found = DenseConfig("ktrel").open(index).search(query, 40)
+    judged = [("here", [Query("j", text)], {"j": dict.fromkeys(found.ids[:6], 1)})]
+    write_judged(index.forward, QueryEncoder(index.forward, "ktrel"), judged)
+    gone = found.ids[1:4]
+    updating.delete(tmp_path / "index", gone)
+    index = Index(tmp_path / "index")
+    assert verify(index)
+    left = DenseConfig("ktrel").open(index).search(query, 40)
+    assert left.ids == [id for id in found.ids if id not in gone]
+    near = NeighboursConfig("ktrel", documents=0).open(index).search(query, 40)
+    assert sorted(near.ids) == sorted({*found.ids[:6]} - {*gone})
+    with rp.Searcher(index) as searcher:
+        assert {hit.docid for hit in searcher.similar(left.ids[0], 40)} == {*left.ids[1:]}
+    caplog.clear()
+    add(tmp_path / "index", document(50))
+    assert "make them again with: rerank-plugin index --encode" in caplog.text
+    with pytest.raises(InputError, match="holds no encodings by ktrel"):
+        DenseConfig("ktrel").open(Index(tmp_path / "index"))
+
+
+def test_concepts_are_those_of_the_same_annotator(tmp_path):
+    documents = [Document(*one) for one in small.DOCUMENTS if one[1] or one[2]]
+    base = annotated.knowledge_base(tmp_path / "kb")
+    annotator = Annotator(base, AnnotatorConfig(candidates=3), threads=1)
+    build(tmp_path / "index", documents[:5], annotator=annotator)
+    add(tmp_path / "index", *documents[4:])
+    updating.delete(tmp_path / "index", [documents[1].id])
+    left = [*documents[:1], *documents[2:4], *documents[4:]]
+    fresh, index = build(tmp_path / "fresh", left, annotator=annotator), Index(tmp_path / "index")
+    verify(index)
+    assert index.description["concepts"] == fresh.description["concepts"] > 0
+    for one in (index, fresh):
+        rows = one.forward.rows([document.id for document in left])
+        flat = small.candidates(one.forward, rows).flat_concepts()
+        assert flat.ids.tolist() == [id for texts in left for id in annotator.concepts([f"{texts[1]}\n{texts[2]}"])[0]]
+    updating.merge(tmp_path / "index")
+    equal_files(Index(tmp_path / "index"), fresh)
+
+
+def test_readers_keep_their_generation_until_they_are_closed(tmp_path):
+    folder = tmp_path / "index"
+    build(folder, [document(number) for number in range(20)]).close()
+    unopened, searcher = Index(folder), rp.Searcher(folder)
+    before = searcher.search(QUERIES[0], 20)
+    for number in range(4):
+        add(folder, document(number, version=1), document(100 + number))
+        updating.delete(folder, [document(10 + number).id])
+        if number % 2:
+            updating.merge(folder)
+        assert searcher.search(QUERIES[0], 20) == before
+        assert searcher.doc(document(3).id).get("title") == document(3).title
+    # Parts that were not opened before the updates are of the old generation, too.
+    assert len(unopened) == 20 and unopened.first_stage(LuceneConfig()).search(Query("q", "own0v0"), 5).ids == ["a0"]
+    reader = unopened.open_lucene()
+    assert reader.numDocs() == 20
+    reader.close()
+    assert len(list((folder / "generations").iterdir())) > 1
+    searcher.close()
+    unopened.close()
+    updating.delete(folder, [document(100).id])
+    only_its_files(Index(folder))
+
+
+HOLDER = """
+import sys, time
+from rerank_plugin import Index
+
+index = Index(sys.argv[1])
+print("open", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_generation_of_a_dead_process_goes(tmp_path):
+    folder = tmp_path / "index"
+    build(folder, [document(number) for number in range(5)]).close()
+    holder = start(tmp_path, "-c", HOLDER, folder)
+    assert holder.stdout.readline() == "open\n"
+    add(folder, document(6))
+    assert [path.name for path in sorted((folder / "generations").iterdir())] == ["000001.json", "000002.json"]
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    updating.delete(folder, [document(6).id])
+    only_its_files(Index(folder))
+
+
+def test_one_process_writes_at_a_time(tmp_path):
+    folder = tmp_path / "index"
+    build(folder, [document(number) for number in range(5)]).close()
+    with updating_index(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
+        add(folder, document(6))
+    assert add(folder, document(6)).documents == 6
+
+
+def test_a_damaged_piece_is_noticed_by_verification(tmp_path):
+    folder = tmp_path / "index"
+    build(folder, [document(number) for number in range(2000)]).close()
+    for number in (3000, 4000):
+        add(folder, *(document(one) for one in range(number, number + 600)))
+    for name in ("tokens", "ids.bytes"):
+        path = folder / "forward" / "000001" / f"{name}.npy"
+        content = path.read_bytes()
+        pieces = Index(folder).description["files"][f"forward/000001/{name}.npy"]["pieces"]
+        assert len(pieces) == 3
+        place = 0
+        for piece in pieces:
+            changed = bytearray(content)
+            changed[place + piece["bytes"] // 2] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(InputError, match=f"{path} (does not match its checksum|has changed)"):
+                verify(Index(folder))
+            place += piece["bytes"]
+        path.write_bytes(content)
+    assert verify(Index(folder))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    build(tmp_path / "index", [document(number) for number in range(8)]).close()
+    return tmp_path / "index"
+
+
+def state(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        (lambda folder: updating.delete(folder, ["a0", "nobody"]), "1 of 2 ids to delete are not in .*first 'nobody'"),
+        (lambda folder: updating.delete(folder, [document(n).id for n in range(8)]), "no document would be left"),
+        (lambda folder: add(folder), "no document to index in tests"),
+        (lambda folder: rp.update_index(folder, add=[Document("x", "t", "a", {"colour": "red"})]), "invalid metadata"),
+        (lambda folder: rp.update_index(folder, add=[Document("x y", "t", "a")]), "holds white space"),
+        (lambda folder: rp.update_index(folder / "nowhere", merge=True), "no index at"),
+    ],
+)
+def test_bad_input_leaves_the_generation(folder, update, message):
+    before = state(folder)
+    with pytest.raises(InputError, match=message) as raised:
+        update(folder)
+    assert "\n" not in str(raised.value) and state(folder) == before
+
+
+def test_a_corpus_without_ids_is_refused_with_the_reason(folder, put, index_command):
+    before, corpus = state(folder), put("corpus.jsonl", '{"title": "no id"}\n')
+    status, _, err = index_command("--index", folder, "--add", corpus)
+    assert status == 2 and "1 missing id: " in err and state(folder) == before
+
+
+def test_an_index_beside_a_lucene_index_is_refused(folder, tmp_path):
+    build_beside(folder / "lucene", tmp_path / "beside")
+    before = state(folder), state(tmp_path / "beside")
+    for update in (lambda: add(tmp_path / "beside", document(9)), lambda: updating.delete(tmp_path / "beside", ["a0"])):
+        with pytest.raises(InputError, match="beside the Lucene index .*--lucene"):
+            update()
+    assert before == (state(folder), state(tmp_path / "beside"))
+
+
+@pytest.mark.parametrize("room", [0, 400, 20_000, 100_000])
+def test_a_full_disk_leaves_the_generation(folder, room):
+    """Files cannot grow beyond a limit; Java and the arrays meet it at different sizes."""
+    add(folder, document(20))
+    before, index = state(folder), Index(folder)
+    documents = [Document(f"n{n}", f"long {n}", " ".join(f"w{n}x{m}" for m in range(300))) for n in range(100)]
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))
+    try:
+        with pytest.raises(InputError, match="cannot be written|Lucene cannot write") as raised:
+            add(folder, *documents)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "\n" not in str(raised.value)
+    index.close()
+    assert add(folder, *documents).documents == 109 and verify(Index(folder))
+    assert before.keys() - state(folder).keys()  # the old generation is gone only now
+
+
+class Killed(BaseException):
+    """Ends an update where a kill would."""
+
+
+class Kill:
+    """Raises at the n-th change of a file, and at every later one: nothing tidies up after a kill."""
+
+    def __init__(self):
+        self.left = None
+        sys.addaudithook(self.audit)
+
+    def audit(self, event, arguments):
+        if self.left is None:
+            return
+        opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if opened or event in ("os.rename", "os.remove", "os.truncate", "os.mkdir", "os.rmdir", "shutil.rmtree"):
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+
+    @contextmanager
+    def after(self, changes):
+        self.left = changes
+        try:
+            yield
+        finally:
+            self.left = None
+
+
+KILL = Kill()  # an audit hook cannot be removed
+
+UPDATES = {
+    "add": lambda folder: add(folder, document(2, version=1), document(30), document(31)),
+    "delete": lambda folder: updating.delete(folder, [document(1).id, document(20).id]),
+    "merge": updating.merge,
+}
+
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kind, pytestconfig):
+    """And the same command goes on; a reader of the old generation, too.
+
+    Every fourth change is tried, and all of them with the thorough profile.
+    """
+    step = 1 if pytestconfig.getoption("--hypothesis-profile") == "thorough" else 4
+    build(tmp_path / "start", [document(number) for number in range(12)]).close()
+    add(tmp_path / "start", document(20), document(3, version=1))
+    update, changes, done = UPDATES[kind], 0, False
+    shutil.copytree(tmp_path / "start", tmp_path / "expected")
+    update(tmp_path / "expected")
+    expected, before = Index(tmp_path / "expected"), Index(tmp_path / "start")
+    ends = by_id(before), by_id(expected)
+    while not done:
+        folder = shutil.copytree(tmp_path / "start", tmp_path / f"{kind}{changes}")
+        reader = Index(folder)
+        with KILL.after(changes):
+            try:
+                update(folder)
+                done = True
+            except Killed:
+                pass
+        gc.collect()
+        index = Index(folder)
+        assert verify(index) and by_id(index) in ends
+        switched = by_id(index) == ends[1] and index.description["number"] > before.description["number"]
+        assert by_id(reader) == ends[0]
+        index.close()
+        if changes % 2 or done:
+            reader.close()
+        if not switched:
+            update(folder)
+        index = Index(folder)
+        assert by_id(index) == ends[1] and frequencies(index) == frequencies(expected) and verify(index)
+        search_alike(index, expected, QUERIES[:2])
+        reader.close()
+        index.close()
+        updating.delete(folder, [document(5).id])
+        only_its_files(Index(folder))
+        shutil.rmtree(folder)
+        changes += step
+    assert changes > 20
+
+
+WRITER = """
+import sys
+from itertools import count
+from rerank_plugin import Document, update_index
+
+index = sys.argv[1]
+for number in count():
+    print(number, flush=True)
+    update_index(index, add=[Document(f"n{number % 3}", f"version {number}", "added")], merge=number % 3 == 2)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kill_within_lucene_leaves_a_whole_generation(folder, seed):
+    """At random times, most of which Lucene takes: what is opened then is what the last update but one, or it, left."""
+    writer, random = start(folder.parent, "-c", WRITER, folder), np.random.default_rng(seed)
+    for _ in range(4):  # the first starts Java
+        number = int(writer.stdout.readline())
+    time.sleep(random.uniform(0, 0.3))
+    writer.send_signal(signal.SIGKILL)
+    started = [number, *map(int, writer.communicate()[0].split())][-1]
+    index = Index(folder)
+    assert verify(index)
+    newest = [max(one for one in range(last + 1) if one % 3 == n) for last in (started - 1, started) for n in range(3)]
+    versions = [index.forward.titles[row] for row in index.forward.rows(["n0", "n1", "n2"]).tolist()]
+    assert versions in [[f"version {one}" for one in some] for some in (newest[:3], newest[3:])]
+    found = index.first_stage(LuceneConfig()).search(Query("q", "version added own5v0"), 10)
+    assert sorted(found.ids) == sorted(["n0", "n1", "n2", document(5).id])
+    index.close()
+    assert add(folder, document(9)).documents == 12
+    only_its_files(Index(folder))
+
+
+def test_the_command_says_a_line_for_each_update(folder, put, index_command):
+    corpora = [
+        put(f"{name}.jsonl", f'{{"_id": "{name}", "title": "{name} one"}}\n{{"_id": "a0", "title": "{name}"}}\n')
+        for name in "xy"
+    ]
+    ids = put("ids.txt", f"{document(1).id}\n\n {document(2).id} \n")
+    status, out, err = index_command("--index", folder, "--merge", "--delete", ids, "--add", *corpora)
+    assert status == 0, err
+    lines = [line.split(": ", 1)[1] for line in out.splitlines()]
+    added = [f"2 documents of {corpus} added, 1 of them for older ones" for corpus in corpora]
+    assert [line.split(" in ")[0] for line in lines] == ["2 documents deleted", *added, "merged"]
+    assert [line.split("; ")[1] for line in lines] == ["6 documents", "7 documents", "8 documents", "8 documents"]
+    index = Index(folder)
+    assert verify(index) and index.forward.titles[int(index.forward.rows(["a0"])[0])] == "y"
+    assert len(index.forward) == 8 and index.description["number"] == 5
+    bad = put("bad.txt", f"a0\n{document(3).id}\nnobody\n")
+    status, _, err = index_command("--index", folder, "--delete", bad)
+    assert status == 2 and f"the first 'nobody' at {bad}:3" in err
+    status, _, err = index_command("--index", folder, "--delete", bad, "--add", "nowhere.jsonl")
+    assert status == 2 and "nowhere.jsonl" in err
+    assert index_command("--index", folder, "--merge", "--corpus", "sample")[0] == 2
+    assert index_command("--index", folder, "--add", corpora[0], "--stem", "krovetz")[0] == 2
+    assert Index(folder).description["number"] == 5
+
+
+def test_the_function_updates_and_opens(folder):
+    index = rp.update_index(folder, delete=["a0"], add=[document(1, 1), Document("new", "a new one", "")], merge=True)
+    assert len(index) == len(index.forward) == 8 and index.description["number"] == 4
+    assert rp.update_index(index).generation == index.generation  # nothing to do
+    assert all(is_appended(name) or "000004" in name for name in index.description["files"] if "forward" in name)
