@@ -5,6 +5,7 @@
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
+# make campaign  kills, limits and damages for MINUTES, going on where the last one stopped; its report is docs/campaign.md
 # make docs     the pages as a site, in build/site; python -m http.server --directory build/site shows it
 # make wheel    the source distribution and the wheel, in dist/
 PYTHON ?= python3
@@ -16,8 +17,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
+MINUTES ?= 180
+SEED ?= 1
 
-.PHONY: install run serve check format test test-fast test-all-pythons docs wheel clean
+.PHONY: install run serve check format test test-fast test-all-pythons campaign docs wheel clean
 
 install: $(VENV)/.installed
 
@@ -78,6 +81,9 @@ test-all-pythons:
 	failed=; for version in $(PYTHONS); do \
 		PYENV_VERSION=$$version $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || failed="$$failed $$version"; \
 	done; test -z "$$failed" || { echo "failed with Python$$failed" >&2; exit 1; }
+
+campaign: install
+	nice $(BIN)/python -m tests.campaign --minutes $(MINUTES) --seed $(SEED)
 
 # Nothing of the package runs for it: the reference is read from the sources.
 docs: $(VENV)/.docs

@@ -247,7 +247,7 @@ def search_folder(options: Namespace) -> None:
     settings. All files get their names after the last query.
     """
     from rerank_plugin.corpora import queries as read_queries
-    from rerank_plugin.files.run_writer import RunWriter
+    from rerank_plugin.files.run_writer import RunWriter, replaces
     from rerank_plugin.files.runs import run_files
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.ranking.bulk import rank_lists, read_runs
@@ -273,11 +273,13 @@ def search_folder(options: Namespace) -> None:
     runs = list(commandline.progress(reading, "reading", "runs", total=len(paths)))
     tag = _tag(options, reranker, configs[0])
     empty: list[list[str]] = [[] for _ in paths]
+    # If one run was begun to replace another, so were all: those without a part or a journal are not finished yet.
+    overwrite = options.overwrite or (options.resume and any(replaces(output / path.name) for path in paths))
     with ExitStack() as files:
         writers = []
         for path, config in zip(paths, configs):
             settings = _settings(options, config, index)
-            writer = RunWriter(output / path.name, tag, settings, options.resume, options.overwrite)
+            writer = RunWriter(output / path.name, tag, settings, options.resume, overwrite)
             writers.append(files.enter_context(writer))
         # An interruption leaves different queries finished in each run: a query is ranked for the runs that lack it.
         lacking = {
@@ -294,6 +296,8 @@ def search_folder(options: Namespace) -> None:
                 writers[i].write_ranked(query.id, ranking.doc_ids, ranking.ranked_scores)
                 if not len(ranking.order):
                     empty[i].append(query.id)
+        for writer in writers:  # before the first journal is removed
+            writer.rename()
     for path, query_ids in zip(paths, empty):
         _warn_of_empty(query_ids, f"{path}: ")
     seconds = time.monotonic() - started

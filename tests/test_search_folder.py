@@ -1,13 +1,18 @@
 """All runs of a folder re-ranked at once: each as re-ranking it alone gives it, with every document scored once."""
 
 import gzip
+import os
 from collections import Counter
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
+from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import RankedList, run_files, write_run
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking import bulk
@@ -182,6 +187,31 @@ def test_an_interrupted_search_goes_on(workspace, index_folder, together, capsys
     assert contents(workspace / "out")["c.run"] == contents(workspace / "whole")["c.run"]  # until it is done
     with pytest.raises(InputError, match="was begun with other settings: .*reranker was"):
         search(index_folder, "runs", "out", *options, "--resume", "--overwrite")
+
+
+@pytest.mark.parametrize("killed", range(1, 13))
+def test_a_folder_that_is_overwritten_is_resumed_from_any_step(workspace, index_folder, monkeypatch, killed):
+    """Killed at one of its renames and removals, or before a run is begun: no old run is taken for a new one."""
+    search(index_folder, "runs", "whole", "--reranker", "docid", "--tag", "t")
+    search(index_folder, "runs", "out", "--depth", "3", "--reranker", "docid", "--tag", "t")
+    steps = count(1)
+
+    def step(call):
+        def counted(*arguments, **options):
+            if next(steps) == killed:
+                raise KeyboardInterrupt
+            return call(*arguments, **options)
+
+        return counted
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        for owner, name in ((RunWriter, "_open"), (os, "replace"), (Path, "unlink")):
+            patch.setattr(owner, name, step(getattr(owner, name)))
+        search(index_folder, "runs", "out", "--reranker", "docid", "--tag", "t", "--overwrite")
+        raise AssertionError("it was not interrupted")
+    if killed > 1:  # otherwise nothing was begun
+        search(index_folder, "runs", "out", "--reranker", "docid", "--tag", "t", "--resume")
+        assert contents(workspace / "out") == contents(workspace / "whole")
 
 
 def test_what_is_no_run_is_left_out_and_said(workspace, index_folder, capsys):

@@ -10,6 +10,7 @@ import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,11 @@ def _write_corpus(documents: Iterable[Document], path: Path, config: WeakLabelsC
     shortest, longest = config.title_words
     titles: list[str] = []
     seen: set[int] = set()
-    with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
+    with (
+        open(path, "wb") as raw,
+        gzip.GzipFile("", "wb", 3, raw, mtime=0) as zipped,  # equal contents give equal files
+        TextIOWrapper(zipped, "utf-8") as file,
+    ):
         for document in documents:
             if not shortest <= len(set(tokenize(document.title))) <= longest:
                 continue

@@ -36,6 +36,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,7 +46,7 @@ from numpy.lib.format import open_memmap
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.arrays import open_array, ranges, save_array
-from rerank_plugin.files.outputs import INNER, FolderKind, replacing, replacing_folder
+from rerank_plugin.files.outputs import INNER, FolderKind, remove_folder, replacing, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, ends, reading, write_description
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
@@ -69,6 +70,7 @@ SOURCE = "source"  # in the description: the checksum of the encoder whose vecto
 ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
 ARRAYS = ("codes", "scales", "rows", "positions", "lists", "centroids", "centroid_scales")
 PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
+CHECKSUM = 16  # bytes
 PIECE = 16_384  # documents that are held in memory at once
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
@@ -88,6 +90,8 @@ def encodings_folder(index: ForwardIndex, key: str) -> Path:
 class Pieces:
     """The codes that an encoding by the weights ``key`` has made so far, a file for each piece of consecutive rows.
 
+    A file ends with a checksum: a piece that is not as it was written counts as missing, and is encoded again.
+
     Args:
         size: documents of a piece.
 
@@ -102,6 +106,7 @@ class Pieces:
             )
         self.index, self.key, self.spaces, self.size = index, key, spaces, size
         self.folder = index.folder / FOLDER / f"{key}{PIECES}"
+        self.sound: set[Path] = set()  # files that were compared with their checksums
         self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -114,8 +119,15 @@ class Pieces:
         return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
 
     def has(self, rows: np.ndarray) -> bool:
-        """Whether a piece is there."""
-        return self._file(rows).is_file()
+        """Whether a piece is there, as it was written."""
+        path = self._file(rows)
+        if path not in self.sound and path.is_file():
+            content = path.read_bytes()
+            if content[-CHECKSUM:] != _checksum(content[:-CHECKSUM]):
+                log.warning("%s is damaged: its documents are encoded again", path)
+                return False
+            self.sound.add(path)
+        return path in self.sound
 
     def keep(self, rows: np.ndarray, vectors: np.ndarray) -> None:
         """Write the codes of vectors float32 [n, E] of a piece, atomically.
@@ -128,13 +140,18 @@ class Pieces:
         piece, quantized = np.empty(len(rows), self.record), self.spaces.quantize(vectors)
         piece["scales"], piece["codes"] = quantized.scales, quantized.codes
         self.folder.mkdir(parents=True, exist_ok=True)
+        content = BytesIO()
+        np.save(content, piece)
         with replacing(self._file(rows), INNER, overwrite=True) as file:
-            np.save(file, piece)
+            file.write(content.getbuffer())
+            file.write(_checksum(content.getbuffer()))
 
     def read(self, rows: np.ndarray) -> Codes:
         """The codes of a piece; an `InputError` if its file is missing or damaged."""
         path = self._file(rows)
-        with reading(path, "delete the file, and encode again"):
+        with reading(path, "encode again"):
+            if not self.has(rows):
+                raise ValueError("it does not match its checksum" if path.is_file() else "it is missing")
             piece = np.load(path, mmap_mode="r", allow_pickle=False)
             if piece.shape != (len(rows),) or piece.dtype != self.record:
                 raise ValueError(f"it is {piece.dtype} {piece.shape}")
@@ -146,11 +163,21 @@ class Pieces:
         return Codes(*map(np.concatenate, zip(*parts)))
 
     def remove(self) -> None:
-        """Remove the files: the encoding is complete."""
-        for path in self.folder.glob("*.npy"):
-            path.unlink(missing_ok=True)
-        with suppress(OSError):
-            self.folder.rmdir()
+        """Remove the files: the encoding is complete. What a kill leaves of them, the next output here removes."""
+        self.sound.clear()
+        with suppress(FileNotFoundError):
+            remove_folder(self.folder)
+
+    def removed_if_complete(self) -> bool:
+        """Whether this encoding was killed after its store had its final name; its files are then removed."""
+        left = self.folder.is_dir() and encodings_folder(self.index, self.key).is_dir()
+        if left:
+            self.remove()
+        return left
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return blake2b(content, digest_size=CHECKSUM).digest()
 
 
 def _within(rows: np.ndarray, piece: np.ndarray) -> slice:

