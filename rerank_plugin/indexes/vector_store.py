@@ -243,12 +243,13 @@ def write_store(
         scales = open_memmap(path("scales"), "w+", np.float32, (documents, len(spaces.widths)))
         for some in pieces:
             codes[positions[some]], scales[positions[some]] = pieces.read(some)
-        codes.flush(), scales.flush()
+        codes.flush()
+        scales.flush()
         arrays = {"rows": rows, "positions": positions, "lists": offsets}
         arrays |= {"centroids": centroids.codes, "centroid_scales": centroids.scales}
         for name, array in arrays.items():
             save_array(path(name), array)
-        store = VectorStore(spaces, codes, scales, **arrays, probes=config.probes, threads=threads)
+        store = VectorStore(spaces, codes, scales, rows, positions, offsets, *centroids, config.probes, threads)
         described = {
             "format_version": FORMAT_VERSION,
             "weights": pieces.key,

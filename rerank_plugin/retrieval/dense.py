@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +33,7 @@ log = logging.getLogger(__name__)
 FLAT, IVF = "flat", "ivf"
 KINDS = (FLAT, IVF)
 MORE = 64  # documents fetched beyond the depth at first
+NONE = np.zeros(0, np.int64)  # rows
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ class QueryEncoder:
     def __init__(self, forward, checkpoint: str | Path):
         from rerank_plugin.models.classes import has_inner_products
         from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
+        from rerank_plugin.models.fast_paths import InnerProductScorer
 
         self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, threads=1)
         model, builder = self.reranker.model, self.reranker.builder
@@ -115,7 +116,9 @@ class QueryEncoder:
                 f"{checkpoint}: the score of the model '{model.name}' is no inner product of a query's and a "
                 "document's encoding, so it cannot retrieve; ktrel can"
             )
-        self.scorer = encoding_scorer(model, builder, 1)
+        scorer = encoding_scorer(model, builder, 1)
+        assert isinstance(scorer, InnerProductScorer), "checked above"
+        self.scorer = scorer
         self.key, self.spaces = weights_checksum(model, builder.vocabulary), self.scorer.spaces
         self.warned: set[str] = set()
 
@@ -171,7 +174,7 @@ class DenseStage:
         There are none where the model knows no word of the query (a warning says so once).
         """
         encoded = self.read(query)
-        best = self.nearest(encoded, self.config.feedback).rows if self.config.feedback else ()
+        best = self.nearest(encoded, self.config.feedback).rows if self.config.feedback else NONE
         return self.nearest(encoded, depth, best, self.config.feedback_weight)
 
     def lacking_words(self, query: Query) -> list[str]:
@@ -188,9 +191,9 @@ class DenseStage:
         self,
         query: EncodedQuery,
         depth: int,
-        feedback: Sequence[int] = (),
+        feedback: np.ndarray = NONE,
         weight: float = 0.0,
-        candidates: Sequence[int] = (),
+        candidates: np.ndarray = NONE,
     ) -> Candidates:
         """The best ``depth`` of the documents that a search finds and of some candidates.
 
@@ -199,14 +202,14 @@ class DenseStage:
             candidates: rows that fit the query's filter, int64 [C].
         """
         if query.encoding is None:
-            return Candidates(self.forward, [], [])
+            return Candidates(self.forward, NONE, NONE)
         moved, reach = self.store.quantize(self._moved(query.encoding, feedback, weight)), depth + MORE
         while True:
             rows, scores = self.store.search(moved, reach, query.fitting, self.probes)
             if len(rows) < reach or scores[-1] < scores[depth - 1]:  # or documents that tie with the last are missing
                 break
             reach *= 4
-        others = np.setdiff1d(candidates, rows).astype(np.int64)
+        others = np.setdiff1d(candidates, rows)
         scores = np.concatenate([scores, self.store.scores(moved, others)])
         return Candidates(self.forward, np.concatenate([rows, others]), scores).best(depth)
 
@@ -219,14 +222,14 @@ class DenseStage:
         others = rows != row
         return Candidates(self.forward, rows[others], cosines[others]).best(depth)
 
-    def _moved(self, encoding: np.ndarray, rows: Sequence[int], weight: float) -> np.ndarray:
+    def _moved(self, encoding: np.ndarray, rows: np.ndarray, weight: float) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 
         The weighted mean of the documents is added to each part's vector before the part's factor applies.
         """
         if not len(rows):
             return encoding
-        mean = self.store.decode(np.asarray(rows)).mean(axis=0, dtype=np.float32)
+        mean = self.store.decode(rows).mean(axis=0, dtype=np.float32)
         return encoding + np.float32(weight) * self.encoder.scorer.factors * mean
 
 
