@@ -62,13 +62,13 @@ def resolve(spec: str, kind: str) -> Files | Dataset:
     raise unknown(spec, kind)
 
 
-def resolve_corpora(specs: Iterable[str]) -> list[Files | Dataset]:
+def resolve_corpora(specs: Iterable[str | os.PathLike[str]]) -> list[Files | Dataset]:
     """The files and data sets of corpora; a pattern such as ``baseline/*.xml.gz`` names several.
 
     Raises:
         InputError: a spec names nothing.
     """
-    resolved = []
+    resolved: list[Files | Dataset] = []
     for spec in map(os.fspath, specs):
         if glob.has_magic(spec) and not os.path.exists(spec):
             paths = sorted(glob.glob(spec, recursive=True))

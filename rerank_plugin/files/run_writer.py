@@ -127,7 +127,7 @@ class RunWriter:
         finally:
             self._close_files()
 
-    def _is_complete(self, settings: dict) -> bool:
+    def _is_complete(self, settings: Mapping[str, Any]) -> bool:
         """Whether a run without a part exists; an `InputError` if the file is not a run, or has another tag.
 
         If a run is to be replaced, it is complete only if its journal is still there, which has the same settings.
@@ -144,7 +144,7 @@ class RunWriter:
             )
         return True
 
-    def _open(self, settings: dict, resume: bool) -> None:
+    def _open(self, settings: Mapping[str, Any], resume: bool) -> None:
         """Open part and journal, to resume them or to start over."""
         check_free(self.path, RUN, overwrite=True)
         self.part.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ class RunWriter:
         _cut(self._file, end)
         _cut(self._journal, kept)
 
-    def _compare(self, header: bytes, settings: dict) -> None:
+    def _compare(self, header: bytes, settings: Mapping[str, Any]) -> None:
         """An `InputError` unless the settings equal those in the journal's header."""
         begun = _begun(header).get("settings")
         if not isinstance(begun, dict):

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rerank_plugin.files.arrays import ranges, slices
 from rerank_plugin.files.string_table import StringTable
@@ -29,7 +30,7 @@ class Candidates:
 
     search_ms: float = 0.0
 
-    def __init__(self, index: ForwardIndex, rows: np.ndarray, first_stage_scores: np.ndarray):
+    def __init__(self, index: ForwardIndex, rows: npt.ArrayLike, first_stage_scores: npt.ArrayLike):
         self.index = index
         self.rows = np.asarray(rows, dtype=np.int64)
         self.first_stage_scores = np.asarray(first_stage_scores, dtype=np.float32)

@@ -83,7 +83,8 @@ class TextIndex(ForwardIndex):
 
     def _add_pieces(self, new: Sequence[str]) -> None:
         """Number the words of new pieces of text."""
-        add, flat, ends = self.terms.add, [], []
+        flat: list[int] = []
+        add, ends = self.terms.add, []
         before = int(self._piece_starts.values[-1])
         try:
             for place, piece in enumerate(new):

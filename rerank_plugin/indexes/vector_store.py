@@ -544,7 +544,8 @@ def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
 
 def _differs(path: Path, described: dict) -> bool:
     """Whether a file's size, or its beginning or end, are not as they were written."""
-    entries = {"bytes": path.stat().st_size, **ends(path)}
+    size = path.stat().st_size
+    entries = {"bytes": size, **ends(path, size)}
     return any(described[name] != value for name, value in entries.items())
 
 

@@ -121,10 +121,10 @@ class _Keys(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _keys(keys: tuple[str, ...]) -> _Keys:
-    by_use = [_present(keys, known) for known in (ID_KEYS, TITLE_KEYS, TEXT_KEYS)]
+    ids, titles, texts = by_use = [_present(keys, known) for known in (ID_KEYS, TITLE_KEYS, TEXT_KEYS)]
     others = NO_TEXT.union(*(names.split() for names in KEYS.values()))
     unknown = [key for key in keys if folded_key(key) not in others and not any(key in use for use in by_use)]
-    return _Keys(*by_use, unknown)
+    return _Keys(ids, titles, texts, unknown)
 
 
 @lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.problems import Problems
@@ -64,7 +65,7 @@ def _record(fields: Fields) -> Record:
     title = next((text for text in _values(fields, TITLES) if text != NO_TITLE), "")
     pmid, types = next(iter(_values(fields, ("PMID",))), ""), _values(fields, ("PT",))
     identifiers = map(_DOI.fullmatch, _values(fields, ("LID", "AID", "SO")))
-    metadata = {name: texts for name, tags in METADATA.items() if (texts := _values(fields, tags))}
+    metadata: dict[str, Any] = {name: texts for name, tags in METADATA.items() if (texts := _values(fields, tags))}
     metadata |= {
         name: texts[0] for name, tags in (("date", ("DP",)), ("journal", JOURNALS)) if (texts := _values(fields, tags))
     }
