@@ -100,10 +100,8 @@ def test_a_hybrid_is_re_ranked_and_gone_on_with(folder):
     assert all(sorted(reranked[query].doc_ids) == sorted(candidates[query].doc_ids) for query in candidates)
     text = (folder / "again.run").read_text()
     os.rename(folder / "again.run", folder / "again.run.part")
-    first = text[: text.index("q3 Q0")]
     with pytest.raises(commandline.InputError, match="begun with other settings: .*fusion_depth was 40 and is 41"):
-        settings = journal(folder, hybrid)
-        (folder / "again.run.part.journal").write_text(settings + f"{len(first.encode())}\tq1\n")
+        (folder / "again.run.part.journal").write_text(journal(folder, hybrid))
         searched(folder, "again.run", *hybrid[:-1], "41", "--reranker", f"{folder}/ktrel", "--depth", "60", "--resume")
     searched(folder, "again.run", *hybrid, "--reranker", f"{folder}/ktrel", "--depth", "60", "--resume")
     assert (folder / "again.run").read_text() == text
@@ -116,7 +114,7 @@ def journal(folder, hybrid):
          "--reranker", f"{folder}/ktrel", "--depth", "60"]
     )  # fmt: skip
     settings = search._settings(options, commandline.first_stage_config(options), Index(folder / "index"))
-    return json.dumps({**settings, "tag": "ktrel"}, default=str) + "\n"
+    return json.dumps({"overwrite": False, "settings": {**settings, "tag": "ktrel"}}, default=str) + "\n"
 
 
 def test_training_takes_such_first_stages(folder):

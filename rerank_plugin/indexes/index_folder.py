@@ -250,6 +250,7 @@ class Index:
         else:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
         self._check_files()
+        self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
     def _read(self) -> bytes:

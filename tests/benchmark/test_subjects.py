@@ -101,7 +101,7 @@ def in_this_process(monkeypatch):
 def test_encodings_are_made_for_the_checked_queries_and_removed_again(name, tmp_path):
     made = generated(tmp_path, 200, 3, 30, lucene=False)
     with opened(name, made, 30, OPTIONS, 0) as subject:
-        assert 0 <= subject.largest_difference < 1e-5
+        assert 0 <= subject.largest_difference < 0.01  # stored encodings are 8-bit codes
         assert subject.paths[FAST].fast is not None
         assert len(list((made.index.folder / "encodings").iterdir())) == 1
         scores = subject.paths[FAST].score(made.queries[0], made.candidates(0, 30))

@@ -10,7 +10,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import write_run
 from tests.evaluation.runs import ranked
 
-JUDGMENTS = {"q": {"rel": 1}}
+JUDGMENTS = {"q": {"rel": 1, "d1": 0}}  # each run has a judged document
 AGAINST = {"m": "M", "n": "n"}
 
 

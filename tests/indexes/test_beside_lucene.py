@@ -120,13 +120,13 @@ def test_the_analyzer_of_the_lucene_index(index_command, refused, tmp_path, made
     "options, message",
     [
         ("--language xx", "unknown analyzer or language 'xx'; known: porter, krovetz, none, whitespace, ar, "),
-        ("--language de --analyzer krovetz", "--analyzer is for English: give it or --language"),
+        ("--language de --analyzer krovetz", "--analyzer is for English: give either --analyzer or --language"),
     ],
 )
 def test_unknown_analyzers(refused, tmp_path, options, message):
     folder = lucene_index(tmp_path / "lucene", [{"id": "a", "contents": "heart"}])
     assert message in refused(f"index --lucene {folder} --index index {options}")
-    assert "--language is for an index that is there" in refused("index --corpus sample --index index --language zh")
+    assert "--language is for an existing Lucene index" in refused("index --corpus sample --index index --language zh")
 
 
 def test_texts_that_are_not_in_the_lucene_index(index_command, tmp_path, caplog):

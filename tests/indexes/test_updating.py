@@ -224,15 +224,14 @@ def rp_first_stage(name):
     return configure(name)
 
 
-@pytest.mark.parametrize("weights", ["float32", "float16"])
-def test_vectors_of_deleted_documents_are_not_found(tmp_path, weights, caplog):
+def test_vectors_of_deleted_documents_are_not_found(tmp_path, caplog):
     """Neither by a query, nor as similar, nor as relevant for a judged query; those of added documents are missing."""
     from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
     from rerank_plugin.retrieval.encoding import IndexEncoder
     from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
 
     index = build(tmp_path / "index", [document(number) for number in range(40)])
-    IndexEncoder(index.forward, "ktrel").encode(dtype=weights)
+    IndexEncoder(index.forward, "ktrel").encode()
     query, text = Query("q", "aspirin and heart attack"), "aspirin heart"
     found = DenseConfig("ktrel").open(index).search(query, 40)
     judged = [("here", [Query("j", text)], {"j": dict.fromkeys(found.ids[:6], 1)})]

@@ -79,7 +79,7 @@ def test_train_encode_and_search(made, tmp_path, model):
         assert measured == pytest.approx(config["measures"]["AP"]) and measured > 0.8
     for query in runs[0]:
         assert dict(zip(runs[0][query].doc_ids, runs[0][query].scores)) == pytest.approx(
-            dict(zip(runs[1][query].doc_ids, runs[1][query].scores)), abs=1e-5
+            dict(zip(runs[1][query].doc_ids, runs[1][query].scores)), abs=0.01 * float(runs[0][query].scores[0])
         )
 
 
