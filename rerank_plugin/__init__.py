@@ -10,7 +10,7 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 _PUBLIC = {  # as in __init__.pyi, which type checkers read
