@@ -250,6 +250,7 @@ class Index:
         else:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
         self._check_files()
+        self._name = str(self.folder)  # as the caller named it: checkpoints keep no path of this machine
         self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
@@ -377,10 +378,12 @@ class Index:
         settings = self.description.get(KNOWLEDGE)
         try:
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
-            return ForwardIndex(
+            forward = ForwardIndex(
                 self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout,
                 self,
             )  # fmt: skip
+            forward.name = self._name
+            return forward
         finally:  # after a failure, too: another build may be the cause
             self.check_same()
 
