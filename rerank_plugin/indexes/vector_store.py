@@ -63,7 +63,7 @@ ENCODED = FolderKind(
     "a folder of encodings",
     DESCRIPTION_FILE,
     ("weights", "forward_index"),
-    ("*.npy", "ivf/*", "hnsw/*", "judged/*"),
+    ("*.npy", "ivf/*", "hnsw/*", "judged/*"),  # the folders are of versions before 0.3
 )
 FORMAT_VERSION = 2  # 1 had numbers of floating point
 SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
