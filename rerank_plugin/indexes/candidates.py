@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rerank_plugin.files.arrays import ranges, slices
 from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.forward import ForwardIndex, Words
 
 
 class FlatTokens(NamedTuple):
@@ -41,14 +41,24 @@ class Candidates:
         return len(self.rows)
 
     @cached_property
-    def starts(self) -> np.ndarray:
-        """The offset of each candidate's words in the index, int64 [C]."""
-        return self.index.offsets[self.rows].astype(np.int64)
+    def words(self) -> Words:
+        """The words of the candidates, gathered if the index holds them in several arrays."""
+        return self.index.words(self.rows)
 
-    @cached_property
+    @property
+    def tokens(self) -> np.ndarray:
+        """The array that holds the candidates' words, uint32 [T]."""
+        return self.words.tokens
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where each candidate's words start in ``tokens``, int64 [C]."""
+        return self.words.starts
+
+    @property
     def lengths(self) -> np.ndarray:
         """Words of each candidate (title + abstract), int64 [C]."""
-        return self.index.offsets[self.rows + 1].astype(np.int64) - self.starts
+        return self.words.lengths
 
     @cached_property
     def title_lengths(self) -> np.ndarray:
@@ -64,8 +74,8 @@ class Candidates:
         """The first words of every candidate: ids uint32 [C, width] (0 where padded), mask bool [C, width]."""
         position = np.arange(width)
         mask = position < self.lengths[:, None]  # [C, N]
-        indices = np.minimum(self.starts[:, None] + position, max(len(self.index.tokens) - 1, 0))
-        ids = self.index.tokens[indices] if len(self.index.tokens) else np.zeros(mask.shape, np.uint32)
+        indices = np.minimum(self.starts[:, None] + position, max(len(self.tokens) - 1, 0))
+        ids = self.tokens[indices] if len(self.tokens) else np.zeros(mask.shape, np.uint32)
         return np.where(mask, ids, np.uint32(0)), mask
 
     def flat_concepts(self, most: int | None = None) -> FlatTokens:
@@ -78,7 +88,7 @@ class Candidates:
     @cached_property
     def flat_tokens(self) -> FlatTokens:
         """Every word of every candidate, without truncation."""
-        return _flat(self.index.tokens, self.starts, self.lengths)
+        return _flat(self.tokens, self.starts, self.lengths)
 
     def order(self, scores: np.ndarray) -> np.ndarray:
         """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""

@@ -128,6 +128,14 @@ def is_appended(name: str) -> bool:
     return name.startswith(f"{FORWARD}/") and not PurePath(name).stem.rpartition(".")[2].isdecimal()
 
 
+class Words(NamedTuple):
+    """The words of C documents: each is ``tokens[start : start + length]``."""
+
+    tokens: np.ndarray  # term ids, uint32 [T], of these documents or of all
+    starts: np.ndarray  # int64 [C]
+    lengths: np.ndarray  # int64 [C]
+
+
 class IndexQuery(NamedTuple):
     """A query's tokens, their term ids in an index (int64 [M]; -1 for a term of no document), and its text."""
 
@@ -283,9 +291,14 @@ class ForwardIndex:
             ids = np.where((ids >= 0) & (self.document_frequency["text"][ids] > 0), ids, -1)
         return IndexQuery(terms, ids, text)
 
+    def words(self, rows: np.ndarray) -> Words:
+        """The words of documents by their rows, int64 [C]."""
+        return Words(self.tokens, *slices(self.offsets, rows))
+
     def document_tokens(self, row: int) -> np.ndarray:
         """Term ids of one document, uint32 [N], a view."""
-        return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
+        tokens, starts, lengths = self.words(np.array([row]))
+        return tokens[int(starts[0]) : int(starts[0] + lengths[0])]
 
 
 class ForwardIndexWriter:

@@ -74,7 +74,7 @@ def candidate_words(
     places = workspace.array("places", (count, width), np.int32)
     terms = workspace.array("terms", (min(int(lengths.sum()), index.vocabulary_size),), np.int32)
     marks = workspace.zeros("marks", index.vocabulary_size, np.int32)
-    distinct = word_loops.distinct_words(index.tokens, candidates.starts, lengths, marks, places, terms)
+    distinct = word_loops.distinct_words(candidates.tokens, candidates.starts, lengths, marks, places, terms)
     return CandidateWords(terms[:distinct], builder.model_ids[terms[:distinct]], places, lengths)
 
 

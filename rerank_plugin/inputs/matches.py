@@ -54,7 +54,7 @@ class Matches:
         self.bigrams_found = np.zeros((len(candidates), 3), np.int32)
         lengths = candidates.title_lengths if titles_only else candidates.lengths
         word_loops.match_words(
-            self.index.tokens, candidates.starts, lengths, candidates.title_lengths,
+            candidates.tokens, candidates.starts, lengths, candidates.title_lengths,
             word_loops.word_table(self.ids), self.bigrams, self.counts, self.bigrams_found,
         )  # fmt: skip
         self._common_of_fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -90,7 +90,7 @@ class Matches:
         _, common = self._common(field)
         titles, lengths = self.candidates.title_lengths, self.candidates.lengths
         first, last = {"title": (0, titles), "abstract": (titles, lengths), "text": (0, lengths)}[field]
-        tokens, weights = self.index.tokens, self.index.term_weights
+        tokens, weights = self.candidates.tokens, self.index.term_weights
         marks = np.zeros(len(weights), np.int32)  # the system allocates only the pages that are written
         mass = word_loops.distinct_weights(tokens, self.candidates.starts + first, last - first, weights, marks)
         union = self.weight + mass - common

@@ -219,7 +219,7 @@ class PieceBuilder(InputBuilder):
         """The candidates' first N pieces."""
         ids = np.zeros((len(candidates), self.document_words), np.int64)
         counts = np.zeros(len(candidates), np.int64)
-        tokens, table = self.index.tokens, self._table
+        tokens, table = candidates.tokens, self._table
         if table is None:  # an index in memory: a table of only its own words, renumbered
             words, tokens = np.unique(tokens, return_inverse=True)
             table = make_table(StringsInMemory(self.index.terms.take(words)), self.tokenizer)

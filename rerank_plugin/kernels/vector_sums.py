@@ -38,17 +38,17 @@ class VectorSums:
         )  # fmt: skip
         self.ids, self.lengths, self.most = ids, np.asarray(lengths, np.float64), most
 
-    def encode(self, tokens: np.ndarray, offsets: np.ndarray, rows: np.ndarray, threads: int = 1) -> np.ndarray:
-        """The encodings of documents ``rows`` int64 [n], float32 [n, E]; 0 for one without words.
+    def encode(self, tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, threads: int = 1) -> np.ndarray:
+        """The encodings of documents, float32 [n, E]; 0 for one without words.
 
         Args:
-            tokens: terms of all documents, uint32 [T]. offsets: where each document's start, uint64 [R + 1].
+            tokens: terms, uint32 [T]. starts, lengths: of each document's terms among them, int64 [n].
         """
-        encodings = np.zeros((len(rows), self.numbers.shape[1]), np.float32)
+        encodings = np.zeros((len(starts), self.numbers.shape[1]), np.float32)
         work = partial(
-            _encode, self.numbers, self.scales, self.ids, self.lengths, self.most, tokens, offsets, rows, encodings
+            _encode, self.numbers, self.scales, self.ids, self.lengths, self.most, tokens, starts, lengths, encodings
         )
-        split(work, len(rows), threads)
+        split(work, len(starts), threads)
         return encodings
 
 
@@ -70,14 +70,13 @@ def as_bytes(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 @njit(nogil=True, cache=True)
-def _encode(numbers, scales, ids, lengths, most, tokens, offsets, rows, encodings, start, stop):
+def _encode(numbers, scales, ids, norms, most, tokens, starts, lengths, encodings, start, stop):
     """Fill ``encodings[start:stop]``, which are 0."""
-    size, spaces = numbers.shape[1], len(lengths)
+    size, spaces = numbers.shape[1], len(norms)
     width = size // spaces
     words = np.empty(most + TOGETHER + AHEAD, np.int64)
     for place in range(start, stop):
-        first = np.int64(offsets[rows[place]])
-        count = min(np.int64(offsets[rows[place] + 1]) - first, most)
+        first, count = starts[place], min(lengths[place], most)
         for i in range(count):
             words[i] = ids[tokens[first + i]]
         sums = encodings[place]
@@ -93,7 +92,7 @@ def _encode(numbers, scales, ids, lengths, most, tokens, offsets, rows, encoding
             norm = 0.0
             for j in range(space * width, (space + 1) * width):
                 norm += np.float64(sums[j]) * np.float64(sums[j])
-            factor = lengths[space] / max(np.sqrt(norm), SMALLEST_NORM)
+            factor = norms[space] / max(np.sqrt(norm), SMALLEST_NORM)
             for j in range(space * width, (space + 1) * width):
                 sums[j] = np.float32(factor * sums[j])
 

@@ -102,7 +102,7 @@ def document_encoder(
         return partial(encode_rows, model, builder, device=device, batch_size=batch_size)
 
     def encode(rows: np.ndarray, done: Iterator[int] = iter(())) -> np.ndarray:
-        vectors = sums.encode(builder.index.tokens, builder.index.offsets, rows, threads or available_threads())
+        vectors = sums.encode(*builder.index.words(rows), threads or available_threads())
         deque(islice(done, len(rows)), maxlen=0)
         return vectors
 

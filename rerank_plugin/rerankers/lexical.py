@@ -168,8 +168,8 @@ def title_frequency(index: ForwardIndex, chunk: int = 100_000) -> np.ndarray:
     """How often each term occurs in all titles, int64 [V]; reads all titles once, ``chunk`` documents at a time."""
     frequency = np.zeros(max(index.vocabulary_size, 1), np.int64)
     for rows in chunks(index.live_rows, chunk):
-        positions = ranges(index.offsets[rows], index.title_lengths[rows])
-        frequency += np.bincount(index.tokens[positions], minlength=len(frequency))
+        tokens, starts, _ = index.words(rows)
+        frequency += np.bincount(tokens[ranges(starts, index.title_lengths[rows])], minlength=len(frequency))
     return frequency
 
 

@@ -28,10 +28,10 @@ def test_encodings_are_those_of_the_module(index, spaces, words, whole, threads)
     builder, rows = model.input_builder(index, vectors.vocabulary), np.array([9, 0, 4, 3, 6, 6])
     sums = VectorSums(vectors.matrix, builder.model_ids, model.words.lengths, words)
     assert sums.numbers.dtype == (np.int8 if whole else np.float32)
-    found = sums.encode(index.tokens, index.offsets, rows, threads)
+    found = sums.encode(*index.words(rows), threads)
     assert found == pytest.approx(encode_rows(model, builder, rows), abs=1e-6)
     assert found.dtype == np.float32 and not found[2].any() and found[0].any()  # the third has no words
-    assert sums.encode(index.tokens, index.offsets, rows[:0]).shape == (0, 22)
+    assert sums.encode(*index.words(rows[:0])).shape == (0, 22)
 
 
 def test_only_scaled_bytes_are_taken_as_bytes():
