@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
-from rerank_plugin.indexes.vector_store import DEPTH, ENCODER, ListsConfig
+from rerank_plugin.indexes.vector_store import DEPTH, ENCODER, ListsConfig, remove_left_pieces
 
 if TYPE_CHECKING:
     from rerank_plugin.corpora import Problems
@@ -238,6 +238,8 @@ def encode(options: Namespace) -> None:
     if options.no_adapt and folder.is_dir():
         log.warning("hybrid uses the existing %s; delete that folder to use the bundled encoder", folder)
     complete = not options.overwrite and (encoder.is_adapted() if adapts else encoder.store() is not None)
+    if complete:
+        remove_left_pieces(encoder.index)
     if complete and not options.judged:
         raise InputError(
             f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"

@@ -81,7 +81,8 @@ class FolderKind:
             return "is a file"
         leaves = (leaf for leaf in path.rglob("*") if leaf.is_symlink() or not leaf.is_dir() or not any(leaf.iterdir()))
         names = sorted(leaf.relative_to(path).as_posix() for leaf in leaves)
-        if not names:
+        names = [name for name in names if not any(map(TEMPORARY.fullmatch, name.split("/")))]
+        if not names:  # a kill during the first write into a folder leaves a temporary file alone
             return None
         description = self._read_description(path)
         if description is None:
@@ -90,9 +91,8 @@ class FolderKind:
         # Empty folders are left by interrupted commands and by users who delete files.
         emptied = {parent.as_posix() for pattern in self.files for parent in PurePosixPath(pattern).parents}
         for name in names:
-            temporary = any(map(TEMPORARY.fullmatch, name.split("/")))
             patterns = emptied if _is_folder(path / name) else self.files
-            if name not in own and not temporary and not any(_matches(name, pattern) for pattern in patterns):
+            if name not in own and not any(_matches(name, pattern) for pattern in patterns):
                 return f"is {self.name}, but holds {name}, which does not belong to it"
         return None
 
@@ -142,6 +142,8 @@ def check_free(path: str | Path, kind: FileKind | FolderKind, overwrite: bool = 
     if fault is not None:
         raise InputError(f"{path} {fault}: it is left as it is; choose another place, or move it away yourself")
     if not overwrite and not free:
+        with suppress(OSError):  # a kill during the last removal leaves a finished output
+            remove_leftovers(target.parent)
         raise InputError(f"{path} exists already: choose another place, or overwrite it")
     return target
 

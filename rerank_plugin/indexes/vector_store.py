@@ -46,7 +46,14 @@ from numpy.lib.format import open_memmap
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.arrays import open_array, ranges, save_array
-from rerank_plugin.files.outputs import INNER, FolderKind, remove_folder, replacing, replacing_folder
+from rerank_plugin.files.outputs import (
+    INNER,
+    FolderKind,
+    remove_folder,
+    remove_leftovers,
+    replacing,
+    replacing_folder,
+)
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, ends, reading, write_description
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
@@ -168,12 +175,18 @@ class Pieces:
         with suppress(FileNotFoundError):
             remove_folder(self.folder)
 
-    def removed_if_complete(self) -> bool:
-        """Whether this encoding was killed after its store had its final name; its files are then removed."""
-        left = self.folder.is_dir() and encodings_folder(self.index, self.key).is_dir()
-        if left:
-            self.remove()
-        return left
+
+def remove_left_pieces(index: ForwardIndex) -> None:
+    """Remove the pieces of encodings that were killed after their store had its final name.
+
+    Pieces that are newer than their store are of an encoding that goes on, or was killed before.
+    """
+    for pieces in (index.folder / FOLDER).glob(f"*{PIECES}"):
+        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / DESCRIPTION_FILE
+        with suppress(OSError):
+            if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in pieces.iterdir()), default=0):
+                remove_folder(pieces)
+    remove_leftovers(index.folder / FOLDER)
 
 
 def _checksum(content: bytes | memoryview) -> bytes:

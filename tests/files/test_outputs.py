@@ -179,6 +179,25 @@ def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living
     assert not living.exists() and mine.exists() and len(list(tmp_path.iterdir())) == 5
 
 
+def test_a_folder_with_temporary_files_alone_is_nobodys(tmp_path):
+    """So a process leaves it that was killed while it wrote the first file into it."""
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / f".box.json{outputs.MARK}0a1b2c3d").write_text("half")
+    assert BOX.fault(tmp_path / "box") is None
+    (tmp_path / "box" / "parts").mkdir()
+    (tmp_path / "box" / "parts" / "thesis.tex").write_text("mine")
+    assert BOX.fault(tmp_path / "box") == "is not a box"
+
+
+def test_leftovers_go_where_an_output_is_finished(tmp_path):
+    """So a kill during the last removal leaves it: the same command says that there is nothing to do."""
+    make_box(tmp_path / "box")
+    leftover(tmp_path, "work")
+    with pytest.raises(InputError, match="box exists already"):
+        make_box(tmp_path / "box")
+    assert [path.name for path in tmp_path.iterdir()] == ["box"]
+
+
 def test_another_writer_may_remove_a_temporary_folder_before_it_is_locked(tmp_path, monkeypatch):
     """Just after it was made, before this process could open it."""
     mkdir, taken = outputs.Path.mkdir, []

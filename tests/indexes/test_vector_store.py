@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files import outputs
 from rerank_plugin.indexes import vector_store
 from rerank_plugin.indexes.index_folder import forward_checksum, write_description
 from rerank_plugin.indexes.vector_store import (
@@ -19,6 +20,7 @@ from rerank_plugin.indexes.vector_store import (
     VectorStore,
     encodings_folder,
     open_store,
+    remove_left_pieces,
     write_store,
 )
 from rerank_plugin.kernels.quantization import Spaces
@@ -244,14 +246,24 @@ def test_a_damaged_piece_is_named_and_encoded_again(index, damage):
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
 
 
-def test_pieces_that_a_kill_left_beside_their_store_are_removed(index, monkeypatch):
+KILLS = {"before": ("remove", lambda self: None), "after": ("rmtree", lambda *_, **__: None)}
+
+
+@pytest.mark.parametrize("killed", ["before", "after"])
+def test_pieces_that_a_kill_left_beside_their_store_are_removed(index, monkeypatch, killed):
+    """Before or after they got a temporary name; those of an encoding that goes on stay."""
     pieces = pieces_of(index)
-    assert not pieces.removed_if_complete() and pieces.has(np.arange(4))
+    remove_left_pieces(index)
+    assert pieces.has(np.arange(4))
     with monkeypatch.context() as patch:
-        patch.setattr(Pieces, "remove", lambda self: None)
+        patch.setattr(Pieces if killed == "before" else outputs.shutil, *KILLS[killed])
         folder = write_store(pieces, config=LISTS)
-    assert pieces.folder.is_dir() and pieces.removed_if_complete() and not pieces.removed_if_complete()
+    assert len(list(folder.parent.iterdir())) == 2
+    remove_left_pieces(index)
     assert list(folder.parent.iterdir()) == [folder] and open_store(index, "key", SPACES) is not None
+    pieces = pieces_of(index)
+    remove_left_pieces(index)
+    assert pieces.folder.is_dir()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
