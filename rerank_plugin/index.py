@@ -70,6 +70,8 @@ def arguments() -> commandline.Parser:
 def _add_building_options(add: Callable[..., Any]) -> None:
     strict = "stop at the first duplicate id, empty document or unreadable record"
     add("--strict", action="store_true", help=strict)
+    shards = "divide the index into N shards, each built by a process of its own; scores and order stay the same"
+    add("--shards", type=int, metavar="N", help=shards)
     stem = "stemmer of the forward index; Lucene's fields are not changed (default: none)"
     add("--stem", choices=("krovetz",), help=stem)
     knowledge = (
@@ -116,12 +118,16 @@ def main(argv: list[str] | None = None) -> None:
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
+    if options.shards and not options.corpus:
+        parser.error("--shards is for building an index of a corpus: give it with --corpus")
+    if options.shards and options.knowledge:
+        parser.error("--shards divides indexes without concepts: leave out --knowledge")
     for name in ("title_field", "text_field", "analyzer", "language"):
         if getattr(options, name) and not options.lucene:
             parser.error(f"{commandline.flag(name)} is for an existing Lucene index: give it with --lucene")
     if options.analyzer and options.language not in (None, "en"):
         parser.error("--analyzer is for English: give either --analyzer or --language")
-    parser.check_counts(options, "batch_size", "threads")
+    parser.check_counts(options, "batch_size", "threads", "shards")
     if options.verify:
         verify(options)
     elif updates:
@@ -152,6 +158,7 @@ def verify(options: Namespace) -> None:
 def build(options: Namespace) -> None:
     """Build an index of a corpus, or a forward index beside a Lucene index."""
     from rerank_plugin.benchmark.machine import PeakMemory
+    from rerank_plugin.cluster.building import build_shards
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.indexes.building import build_beside, build_index
     from rerank_plugin.text.tokenizer import tokenizer
@@ -168,16 +175,22 @@ def build(options: Namespace) -> None:
     def progress(items: Iterable[Any], total: int | None = None) -> Iterator[Any]:
         return commandline.progress(items, "indexing", "documents", total=total)
 
-    shared: dict[str, Any] = {"overwrite": options.overwrite, "tokenizer": tokenizer(options.stem)}
-    shared |= {"annotator": annotator, "progress": progress}
+    shared: dict[str, Any] = {
+        "overwrite": options.overwrite,
+        "tokenizer": tokenizer(options.stem),
+        "progress": progress,
+    }
     if options.lucene:
         fields = options.title_field, options.text_field
         analyzer = options.analyzer or (None if options.language == "en" else options.language)
-        report = build_beside(options.lucene, options.index, *fields, analyzer=analyzer, **shared)
+        report = build_beside(options.lucene, options.index, *fields, analyzer=analyzer, annotator=annotator, **shared)
     else:
-        corpus = documents(options.corpus, problems)
-        source = " ".join(options.corpus)
-        report = build_index(corpus, options.index, source, problems, threads=options.threads, **shared)
+        corpus, source = documents(options.corpus, problems), " ".join(options.corpus)
+        shared["threads"] = options.threads
+        if options.shards:
+            report = build_shards(corpus, options.index, source, problems, options.shards, **shared)
+        else:
+            report = build_index(corpus, options.index, source, problems, annotator=annotator, **shared)
     seconds = time.monotonic() - started
     _log(problems)
     concepts = "" if report.concepts is None else f"{report.concepts:,} concepts, "

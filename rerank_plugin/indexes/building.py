@@ -86,6 +86,15 @@ def _without_duplicates(
     return [batch[i] for i in np.flatnonzero(keep).tolist()], hashes[keep]
 
 
+def distinct_batches(documents: Iterable[Document], problems: Problems) -> Iterator[tuple[list[Document], np.ndarray]]:
+    """Documents in batches without duplicate ids, with the hashes of their ids, uint64 [n]."""
+    seen, encodable = SeenHashes(), map(_encodable, documents)
+    while batch := list(islice(encodable, BATCH)):
+        batch, hashes = _without_duplicates(batch, seen, problems)
+        if batch:
+            yield batch, hashes
+
+
 def build_index(
     documents: Iterable[Document],
     folder: Path,
@@ -238,11 +247,7 @@ class Builder:
 
     def batches(self, documents: Iterable[Document]) -> Iterator[list[Document]]:
         """Write documents in batches without duplicate ids; each batch is yielded before it is written."""
-        seen, encodable = SeenHashes(), map(_encodable, documents)
-        while batch := list(islice(encodable, BATCH)):
-            batch, hashes = _without_duplicates(batch, seen, self.problems)
-            if not batch:
-                continue
+        for batch, hashes in distinct_batches(documents, self.problems):
             yield batch
             self.forward.extend(batch, hashes)
             if self.concepts is not None:

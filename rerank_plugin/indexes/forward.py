@@ -181,12 +181,15 @@ class ForwardIndex:
 
     Attributes:
         deleted: the rows of deleted documents, uint32 [n], sorted.
+        collection: the number of documents of the collection that this is a part of, whose statistics it has; None for
+            a whole collection.
         name: the name of the index in messages.
         in_memory: whether it holds the texts of a query (:class:`~rerank_plugin.indexes.text_index.TextIndex`).
     """
 
     ids: StringTable | StringsInMemory
     terms: StringTable | StringsInMemory
+    collection: int | None = None
 
     def __init__(
         self,
@@ -227,6 +230,11 @@ class ForwardIndex:
     @property
     def documents(self) -> int:
         """The number of documents in the collection of the document frequencies."""
+        return self.held if self.collection is None else self.collection
+
+    @property
+    def held(self) -> int:
+        """The number of documents that are held here and not deleted."""
         return len(self) - len(self.deleted)
 
     @cached_property

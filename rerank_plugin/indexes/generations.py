@@ -20,6 +20,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import OutputLockedError, is_still, locked, remove_leftovers, writing_to
 from rerank_plugin.indexes.forward import FORWARD, is_appended
 from rerank_plugin.indexes.index_folder import GENERATIONS, Index, write_generation
+from rerank_plugin.indexes.sharding import COLLECTION
 
 # Files that a generation lists, or that an interrupted update has left; others are of the user or of other commands.
 OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", "lucene/_*", "lucene/segments_*", "lucene/pending_segments_*")
@@ -35,7 +36,10 @@ def updating(folder: str | Path) -> Iterator[tuple[Index, Switch]]:
     Raises:
         InputError: the index cannot be opened or written; as an `OutputLockedError` if another process updates it.
     """
-    Index(folder).close()  # an InputError before anything is locked
+    before = Index(folder)  # an InputError before anything is locked
+    before.close()
+    if before.shards or COLLECTION in before.description:
+        raise InputError(f"{folder} is an index of shards, which is not updated: build it again with: {before.rebuild}")
     real = Path(os.path.realpath(folder))  # a link is followed
     with writing_to(folder), locked(real) as descriptor:
         index = Index(folder)

@@ -14,6 +14,7 @@ encodings/KEY/         document vectors of a model (:mod:`rerank_plugin.indexes.
 judged/KEY/            judged queries, encoded by a model (:mod:`rerank_plugin.retrieval.neighbours`)
 adapted/               the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
+shards/NUMBER/         the shards of an index of shards (:mod:`rerank_plugin.indexes.sharding`)
 =====================  ==========================================================================================
 
 Files that are only appended to are described by their length in a generation, and by a checksum of each piece that was
@@ -45,6 +46,7 @@ from rerank_plugin.files.fingerprints import describe_file
 from rerank_plugin.files.outputs import INNER, FolderKind, is_still, replacing, restore_interrupted
 from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
+from rerank_plugin.indexes.sharding import COLLECTION, SHARDS, ShardedForward
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import tokenizer_with
 
@@ -64,26 +66,27 @@ ENCODINGS = "encodings"  # of documents, each with a description and checksums o
 JUDGED = "judged"  # queries, the same
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
 
+FILES = (
+    f"{ANNOTATION}/*",
+    # of generations that are kept, and of updates that were interrupted
+    f"{GENERATIONS}/*.json",
+    f"{FORWARD}/*/*.npy",
+    "lucene_rows.*.npy",
+    *(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock")),
+    *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
+    *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
+    *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
+    *(
+        f"{folder}/{name}"
+        for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*")
+        for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")
+    ),
+)
 INDEX = FolderKind(
     "an index",
     DESCRIPTION,
     ("format_version", "fields", "files"),
-    (
-        f"{ANNOTATION}/*",
-        # of generations that are kept, and of updates that were interrupted
-        f"{GENERATIONS}/*.json",
-        f"{FORWARD}/*/*.npy",
-        "lucene_rows.*.npy",
-        *(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock")),
-        *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
-        *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
-        *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
-        *(
-            f"{folder}/{name}"
-            for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*")
-            for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")
-        ),
-    ),  # fmt: skip
+    (*FILES, *(f"{SHARDS}/*/{name}" for name in (DESCRIPTION, *FILES))),
     listed="files",
 )
 
@@ -201,7 +204,11 @@ def forward_checksum(description: dict) -> dict[str, str]:
     files = description["files"].items()
     return {
         numbered(description["base"]): checksum_of(
-            {name: file for name, file in files if is_appended(name) or name.startswith(f"{KNOWLEDGE}/")}
+            {
+                name: file
+                for name, file in files
+                if is_appended(name) or name.startswith((f"{KNOWLEDGE}/", f"{SHARDS}/"))
+            }
         )
     }
 
@@ -230,6 +237,7 @@ class Index:
 
     Attributes:
         folder: the index folder.
+        shards: the indexes of the shards; empty unless it is an index of shards.
 
     Raises:
         InputError: the folder is missing, unfinished or damaged, or has another format version.
@@ -250,6 +258,7 @@ class Index:
         else:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
         self._check_files()
+        self.shards = [Index(self.folder / name) for name in self.description.get(SHARDS, ())]
         self._name = str(self.folder)  # as the caller named it: checkpoints keep no path of this machine
         self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
@@ -330,7 +339,7 @@ class Index:
 
     def __len__(self) -> int:
         """The number of documents."""
-        return self.forward.documents
+        return self.forward.held
 
     def __bool__(self) -> bool:
         return True
@@ -353,6 +362,8 @@ class Index:
             "C" if self.lucene_folder.parent != self.folder else shlex.quote(str(self.description.get("source", "C")))
         )
         command = f"rerank-plugin index --corpus {corpus} --index {self.folder} --overwrite"
+        if SHARDS in self.description:
+            command = f"{command} --shards {len(self.description[SHARDS])}"
         if stemmer := self._part("tokenizer").get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
@@ -377,12 +388,18 @@ class Index:
         mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
         settings = self.description.get(KNOWLEDGE)
         try:
+            if self.shards:
+                return ShardedForward(
+                    self.folder, mean_lengths, self.tokenizer, forward_checksum(self.description), self.layout, self,
+                    [shard.forward for shard in self.shards],
+                )  # fmt: skip
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
             forward = ForwardIndex(
                 self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout,
                 self,
             )  # fmt: skip
             forward.name = self._name
+            forward.collection = self._part(COLLECTION).get("documents")
             return forward
         finally:  # after a failure, too: another build may be the cause
             self.check_same()
@@ -408,8 +425,10 @@ class Index:
         Raises:
             InputError: it cannot be opened, or is not the Lucene index of this build.
         """
-        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader
+        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader, side_by_side
 
+        if self.shards:
+            return side_by_side([shard.open_lucene() for shard in self.shards])
         lucene = self.description["lucene"]
         try:
             reader = open_reader(self.lucene_folder, lucene.get(COMMIT_FILE))

@@ -49,6 +49,14 @@ def open_reader(folder: Path, commit: str | None = None) -> Any:
     return cast("org.apache.lucene.index.IndexReader", reader)  # the declared type picks the right constructors
 
 
+def side_by_side(readers: list[Any]) -> Any:
+    """One IndexReader of several, which it closes; it scores as one index of all documents."""
+    from jnius import cast
+
+    multi_reader = java_class("org.apache.lucene.index.MultiReader")(readers, True)
+    return cast("org.apache.lucene.index.IndexReader", multi_reader)
+
+
 def open_directory(folder: Path) -> Any:
     """Lucene's directory of a folder."""
     return java_class("org.apache.lucene.store.FSDirectory").open(java_path(folder))

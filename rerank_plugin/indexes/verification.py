@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (
@@ -22,6 +24,7 @@ from rerank_plugin.indexes.index_folder import (
     described_again,
     reading,
 )
+from rerank_plugin.indexes.sharding import COLLECTION
 from rerank_plugin.indexes.vector_store import FORMAT_VERSION, PIECES
 
 
@@ -43,7 +46,7 @@ def verify(index: Index) -> int:
     _check_statistics(index)
     if json.loads((index.folder / index.generation_file).read_bytes()) != description:
         raise InputError(f"{index.folder / index.generation_file} differs from {DESCRIPTION}: rebuild the index")
-    count = len(description["files"])
+    count = len(description["files"]) + sum(map(verify, index.shards))
     for part, expected in _parts(index):
         count += 1 + _verify_part(part, expected)
     if fault := INDEX.fault(index.folder):
@@ -62,8 +65,12 @@ def _compare(path: Path, files: dict, listed: dict, repair: str) -> None:
 
 def _check_statistics(index: Index) -> None:
     """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
+    if COLLECTION in index.description:
+        return  # a shard has the statistics of its collection, which are compared there
     forward, path = index.forward, index.folder / DESCRIPTION
-    for field, statistics in field_statistics(forward.offsets, forward.title_lengths, forward.deleted).items():
+    offsets = [shard.forward.offsets for shard in index.shards]
+    ends = np.array([0, sum(int(each[-1]) for each in offsets)]) if offsets else forward.offsets
+    for field, statistics in field_statistics(ends, forward.title_lengths, forward.deleted).items():
         described, expected = index.description["fields"].get(field), asdict(statistics)
         if described != expected:
             raise InputError(

@@ -1,0 +1,50 @@
+"""The process that builds one shard: ``python -m rerank_plugin.cluster.worker``, started by `building`.
+
+It reads lines of JSON: its settings, then batches of documents, then null; an input that ends earlier is of a process
+that died, and nothing is kept. It answers by one line: ``null``, or the message of an `InputError`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document
+from rerank_plugin.corpora import Problems
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.text.tokenizer import tokenizer
+
+
+def main() -> None:
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    lines = open(0, encoding="utf-8")
+    settings, error = json.loads(lines.readline()), None
+    try:
+        build_index(
+            _documents(lines), Path(settings["folder"]), settings["source"], Problems(),
+            threads=settings["threads"], tokenizer=tokenizer(settings["stemmer"]),
+        )  # fmt: skip
+    except InputError as raised:
+        error = str(raised)
+        for _ in lines:  # a writer that is not read would wait for ever
+            pass
+    print(json.dumps(error), file=answer, flush=True)
+
+
+def _documents(lines: TextIO) -> Iterator[Document]:
+    for line in lines:
+        batch = json.loads(line)
+        if batch is None:
+            return
+        yield from (Document(*fields) for fields in batch)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

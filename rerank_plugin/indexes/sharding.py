@@ -1,0 +1,152 @@
+"""An index of shards: the documents of one collection in several indexes, with the rows and scores of a single one.
+
+``INDEX/shards/NUMBER`` is the folder of a shard, an index of the documents whose ids have a hash that is NUMBER modulo
+the number of shards. Terms, document frequencies, mean lengths and the number of documents are those of the whole
+collection, in each shard (hard links where the file system has them), so a shard scores its documents as a single index
+would. ``INDEX/index.json`` describes the whole and lists the description of every shard. Rows are those of a single
+index of the same corpus:
+
+=====================  =======  ======  =============================================================================
+forward/000001/        dtype    shape   of the whole
+=====================  =======  ======  =============================================================================
+shards                 uint16   [R]     the shard of each row
+places                 uint32   [R]     its row there; rows of a shard are in the order of the rows of the whole
+title_lengths          uint32   [R]     and ``unique_FIELD``, as in any forward index
+ids, terms             (string tables: external ids, the vocabulary)
+df_FIELD, deleted      (as in any forward index)
+=====================  =======  ======  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rerank_plugin.files.arrays import open_array, ranges
+from rerank_plugin.files.string_table import StringTable
+from rerank_plugin.indexes.forward import DELETED, FIELDS, ForwardIndex, Layout, Words
+from rerank_plugin.text.tokenizer import Tokenizer
+
+SHARDS = "shards"  # the folder of the shards, and in a description the paths of all
+COLLECTION = "collection"  # in the description of a shard: of which collection it is a part
+
+
+def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
+    """The shard of each document, uint16 [n], by the hashes of the ids, uint64 [n] (`hash_strings`)."""
+    return (hashes % np.uint64(shards)).astype(np.uint16)
+
+
+def shard_folder(number: int) -> str:
+    """The path of a shard in the folder of its index."""
+    return f"{SHARDS}/{number:03d}"
+
+
+class ShardedTable:
+    """The strings of a table that each shard has a part of, by the rows of the whole index."""
+
+    def __init__(self, index: ShardedForward, name: str):
+        self.index, self.name = index, name
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, row: int) -> str:
+        return self.take([row])[0]
+
+    def take(self, rows: ArrayLike) -> list[str]:
+        """The strings of rows int [C]."""
+        rows = np.asarray(rows, np.int64)
+        taken = np.empty(len(rows), object)
+        for at, part in self.index.gather(rows, lambda shard, local: getattr(shard, self.name).take(local)):
+            taken[at] = part
+        return taken.tolist()
+
+
+class ShardedForward(ForwardIndex):
+    """The forward indexes of all shards as one; words and titles are gathered from the shards.
+
+    Args:
+        shards: the forward index of each shard.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mean_lengths: dict[str, float],
+        tokenizer: Tokenizer,
+        checksum: dict[str, str],
+        layout: Layout,
+        owner: Any,
+        shards: Sequence[ForwardIndex],
+    ):
+        self.folder, self.mean_lengths, self.tokenizer = folder, mean_lengths, tokenizer
+        self.checksum, self.layout, self.owner, self.shards = checksum, layout, owner, shards
+        self.knowledge, self.concepts, self.concept_offsets = None, None, None
+        self.in_memory, self.name = False, str(folder)
+        files, sizes = folder / layout.folder, layout.sizes
+
+        def array(name: str) -> np.ndarray:
+            return open_array(files / f"{name}.npy", sizes.get(f"{name}.npy"))
+
+        self.shard_numbers, self.places, self.title_lengths = map(array, (SHARDS, "places", "title_lengths"))
+        self._unique_terms = {field: array(f"unique_{field}") for field in FIELDS}
+        self.ids = StringTable(files, "ids", layout.pieces("ids"), sizes)
+        self.terms = StringTable(files, "terms", layout.pieces("terms"), sizes)
+        self.titles = ShardedTable(self, "titles")  # type: ignore[assignment]
+        self.published = ShardedTable(self, "published")  # type: ignore[assignment]
+        self._document_frequency = {field: array(f"df_{field}{layout.end}") for field in FIELDS}
+        self.deleted = array(f"deleted{layout.end}")
+
+    @cached_property
+    def rows_of(self) -> list[np.ndarray]:
+        """The rows of each shard's documents here, uint32 [n of the shard], increasing."""
+        order = np.argsort(self.shard_numbers, kind="stable").astype(np.uint32)
+        return np.split(order, np.searchsorted(self.shard_numbers[order], np.arange(1, len(self.shards))))
+
+    @cached_property
+    def lucene_rows(self) -> np.ndarray:  # type: ignore[override]  # a single index has them in a file
+        """The row of each document of the shards' Lucene indexes, one after the other, uint32 [L]."""
+        parts = []
+        for rows, shard in zip(self.rows_of, self.shards):
+            found = np.full(len(shard.lucene_rows), DELETED, np.uint32)
+            live = np.flatnonzero(shard.lucene_rows < len(rows))
+            found[live] = rows[shard.lucene_rows[live]]
+            parts.append(found)
+        return np.concatenate(parts)
+
+    def by_shard(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Rows int64 [n] by shard: its number, and the places among ``rows`` and rows there, int64 [m] each."""
+        numbers = self.shard_numbers[rows]
+        for number in np.unique(numbers).tolist():
+            at = np.flatnonzero(numbers == number)
+            yield number, at, self.places[rows[at]].astype(np.int64)
+
+    def gather(
+        self, rows: np.ndarray, ask: Callable[[ForwardIndex, np.ndarray], Any]
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
+        for number, at, local in self.by_shard(rows):
+            yield at, ask(self.shards[number], local)
+
+    def words(self, rows: np.ndarray) -> Words:
+        """The words of documents by their rows, int64 [C], copied from the shards."""
+        starts, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        tokens, before = [np.zeros(0, np.uint32)], 0
+        for at, words in self.gather(rows, gathered_words):
+            starts[at], lengths[at] = words.starts + before, words.lengths
+            tokens.append(words.tokens)
+            before += len(words.tokens)
+        together = np.concatenate(tokens)
+        together.setflags(write=False)  # as the tokens of a single index are: else kernels are compiled for both kinds
+        return Words(together, starts, lengths)
+
+
+def gathered_words(index: ForwardIndex, rows: np.ndarray) -> Words:
+    """The words of documents by their rows, int64 [C], and of no others."""
+    tokens, starts, lengths = index.words(rows)
+    return Words(tokens[ranges(starts, lengths)], np.cumsum(lengths) - lengths, lengths)

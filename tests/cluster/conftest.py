@@ -1,0 +1,22 @@
+"""One collection as a single index and as an index of shards, both encoded by the bundled encoder."""
+
+import pytest
+
+from rerank_plugin.cluster.building import build_shards
+from rerank_plugin.corpora import Problems, documents
+from rerank_plugin.index import main as index
+from rerank_plugin.indexes.building import build_index
+
+SHARDS = 3
+
+
+@pytest.fixture(scope="session")
+def twins(tmp_path_factory):
+    """The folders of a single index and of an index of shards of the sample."""
+    folder = tmp_path_factory.mktemp("twins")
+    dated = [document._replace(metadata={"date": str(1990 + n % 30)}) for n, document in enumerate(documents("sample"))]
+    build_index(dated, folder / "single", "sample", Problems())
+    build_shards(dated, folder / "sharded", "sample", Problems(), SHARDS)
+    for name in ("single", "sharded"):
+        index(["--encode", "ktrel", "--index", str(folder / name)])
+    return folder / "single", folder / "sharded"
