@@ -25,6 +25,7 @@ from rerank_plugin.base.failures import FAULT, described
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.base.settings import chosen, settings
 from rerank_plugin.base.terminal import drop_output, shown, standard_output
+from rerank_plugin.files.text_files import refuse_second_readings
 
 if TYPE_CHECKING:
     from rerank_plugin.retrieval.register import FirstStageConfig
@@ -213,6 +214,7 @@ def add_common_options(to: argparse.ArgumentParser) -> None:
 def parse(command_parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
     """Parse a command line and set up logging."""
     options = command_parser.parse_args(argv)
+    refuse_second_readings()
     set_up_logging(options.verbose)
     return options
 

@@ -21,7 +21,6 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -35,8 +34,11 @@ STDIN = ("-", "/dev/stdin")
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}  # suffixes and their names
 
+_MARKS = re.compile(b"^(?:%s)+" % codecs.BOM_UTF8)
+
 _begun: dict[Path, BinaryIO] = {}  # pipes whose beginning was looked at
 _copies: dict[Path, tuple[BinaryIO, Exception | None]] = {}  # temporary copies of pipes that are read several times
+_opened: set[tuple[int, int]] | None = None  # pipes that a command has opened, by device and inode
 
 
 class _Zstd:
@@ -72,7 +74,7 @@ _OPENERS: dict[re.Pattern[bytes], Callable[[Any], Any]] = {
     re.compile(b"\x1f\x8b"): gzip.open,
     re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"): bz2.open,
     re.compile(b"\xfd7zXZ\0"): lzma.open,
-    re.compile(rb"\x28\xb5\x2f\xfd"): _Zstd,
+    re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"): _Zstd,  # or a frame to skip, as pzstd writes first
 }
 _LONGEST_MARK = 10
 
@@ -202,6 +204,7 @@ def open_bytes(path: Path) -> BinaryIO:
             file = open(f"/dev/fd/{copy.fileno()}", "rb")
             file.seek(0)
             return _joined(b"", file, damage)
+        _check_unread(path)
         file = open(os.dup(0), "rb") if str(path) in STDIN else open(path, "rb")
         mark = file.read(_LONGEST_MARK)
         if file.seekable():
@@ -216,6 +219,23 @@ def open_bytes(path: Path) -> BinaryIO:
             return cast(BinaryIO, _Decompressed(plain, opener))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def refuse_second_readings() -> None:
+    """From now on, refuse a pipe that was read before: it would give nothing, or a command would wait for ever.
+
+    A program may make pipes of the same name again and again; a command, which calls this at its start, does not.
+    """
+    global _opened
+    _opened = set()
+
+
+def _check_unread(path: Path) -> None:
+    state = os.fstat(0) if str(path) in STDIN else os.stat(path)
+    if _opened is not None and (stat.S_ISFIFO(state.st_mode) or str(path) in STDIN and stat.S_ISREG(state.st_mode)):
+        if (key := (state.st_dev, state.st_ino)) in _opened:
+            raise InputError(f"{path}: was read before, and can be read once: give it once, or a file with its content")
+        _opened.add(key)
 
 
 def beginning(path: Path) -> bytes:
@@ -233,7 +253,7 @@ def beginning(path: Path) -> bytes:
         _begun[path] = _joined(head, file if damage is None else io.BytesIO(), damage)
     else:
         file.close()
-    return head.removeprefix(codecs.BOM_UTF8)
+    return _MARKS.sub(b"", head)
 
 
 @contextmanager
@@ -255,11 +275,13 @@ def rereadable(paths: Iterable[Path]) -> Iterator[None]:
 
 
 def byte_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file as bytes with their line ends, without a byte order mark; fast. May raise `DAMAGED`."""
+    """The lines of a file as bytes with their line ends; fast. May raise `DAMAGED`.
+
+    Byte order marks at their beginning are removed: files that are joined to one have some within.
+    """
     with open_bytes(path) as file:
-        lines = io.BufferedReader(file, BUFFER) if isinstance(file, io.RawIOBase) else file
-        yield from (line.removeprefix(codecs.BOM_UTF8) for line in islice(lines, 1))
-        yield from lines
+        for line in io.BufferedReader(file, BUFFER) if isinstance(file, io.RawIOBase) else file:
+            yield _MARKS.sub(b"", line) if line.startswith(codecs.BOM_UTF8) else line
 
 
 def first_line(path: Path) -> bytes:

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.text_files import DAMAGED, kind_of, open_bytes, plain_or_gz
+from rerank_plugin.files.text_files import beginning, is_input, kind_of, lines, plain_or_gz
 from rerank_plugin.knowledge.entries import Source
 
 SAMPLE = "sample"
-HEAD = 4096  # first bytes of a file, which decide its format
 EXPECTED = (
     "expected MeSH XML (desc2024.xml), MeSH ASCII (d2024.bin), a folder with descriptors.tsv, "
     f"a UMLS folder with MRCONSO.RRF, or {SAMPLE}"
@@ -39,24 +38,17 @@ def open_source(spec: str, language: str = "ENG") -> Source:
         if plain_or_gz(path / "META" / umls.NAMES):
             raise InputError(f"{path}: the files are in the subfolder META; give {path / 'META'}")
         raise InputError(f"{path}: a folder without {umls.NAMES} or {mesh.DESCRIPTORS}; {EXPECTED}")
-    if not path.is_file():
+    if not is_input(path):
         raise InputError(f"{spec}: no such file or folder; {EXPECTED}")
     if kind_of(path) in (".rrf", ".tsv"):
         raise InputError(f"{path}: give the folder of the file: {path.parent}")
-    head = _head(path)
+    head = beginning(path).lstrip()
     if head.startswith(mesh.BEGIN.encode()):
         return mesh.ascii_source(path)
     if head.startswith(b"<") or kind_of(path) == ".xml":
         return mesh.xml_source(path)
+    next(lines(path), None)  # an error names the damage of a damaged file
     raise InputError(f"{path}: unknown format; {EXPECTED}")
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with open_bytes(path) as file:
-            return file.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except DAMAGED as error:
-        raise InputError(f"{path}: damaged gzip file ({error}): fetch or pack it again") from error
 
 
 def edition_of(spec: str) -> str:

@@ -10,49 +10,44 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.text_files import BUFFER, DAMAGED, open_bytes
 
 LONGEST_WORD = 10_000  # bytes; phrases are words, too
-HIGHEST_RATIO = 1032  # of the sizes before and after gzip
 
 
 def read_binary(path: Path) -> tuple[list[str], np.ndarray]:
     """The n words and vectors, float32 [n, D], in the order of the file; a word may be repeated.
 
-    The header is compared with the size of the file before memory is allocated.
+    Memory grows with the data that are read, not with the numbers of the header, and the file may be a pipe.
 
     Raises:
         InputError: the file is not in this format, is damaged, or holds more or fewer words than its header says.
     """
     words: list[str] = []
+    vectors = bytearray()
     try:
-        size = path.stat().st_size
         with open_bytes(path) as file:
             header = file.readline(100).split()
             if len(header) != 2 or not all(number.isdigit() for number in header):
                 raise InputError(f"{path} cannot be read as word2vec binary: it does not begin with two numbers")
             count, dimension = map(int, header)
             width = 4 * dimension
-            largest = size * (HIGHEST_RATIO if path.name.lower().endswith(".gz") else 1)
-            if not dimension or not count or count * (width + 2) > max(largest, BUFFER):
-                raise _mismatch(path, count, f"too few bytes for them, of {dimension:,} numbers each")
-            vectors = np.empty((count, dimension), np.float32)
             buffer, start = b"", 0
             while len(words) < count:
                 space = buffer.find(b" ", start, start + LONGEST_WORD)
                 if space < 0 and len(buffer) - start >= LONGEST_WORD:
                     raise _mismatch(path, count, f"something else after {len(words):,}")
                 if space < 0 or len(buffer) < space + 1 + width:
-                    if not (more := file.read(max(BUFFER, width))):
+                    if not (more := file.read(BUFFER)):
                         break
                     buffer, start = buffer[start:] + more, 0
                     continue
-                vectors[len(words)] = np.frombuffer(buffer, "<f4", dimension, space + 1)
+                vectors += buffer[space + 1 : space + 1 + width]
                 words.append(buffer[start:space].lstrip(b"\n").decode(errors="replace"))
                 start = space + 1 + width
             rest = (buffer[start:] + file.read(BUFFER)).strip(b"\n")
     except (OSError, *DAMAGED) as error:
         raise InputError(f"{path} cannot be read as word2vec binary: {error}") from None
-    if len(words) < count or rest:
-        raise _mismatch(path, count, f"{len(words):,}" + (" and more" if rest else ""))
-    return words, vectors
+    if not width or not words or len(words) < count or rest:
+        raise _mismatch(path, count, f"{len(words):,} of {dimension:,} numbers" + (" and more" if rest else ""))
+    return words, np.frombuffer(vectors, "<f4").reshape(-1, dimension)
 
 
 def _mismatch(path: Path, count: int, found: str) -> InputError:

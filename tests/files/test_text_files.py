@@ -100,3 +100,16 @@ def test_stdin_and_stdout(tmp_path):
 def test_suffixes():
     names = {"a.JSONL.gz": ".jsonl", "a.xml.BZ2": ".xml", "a.zst": "", "a.tsv": ".tsv", "gz": ""}
     assert {name: kind_of(Path(name)) for name in names} == names
+
+
+def test_byte_order_marks_of_joined_files_are_no_text(tmp_path):
+    (tmp_path / "a").write_bytes("\ufeff\ufeffq1 Q0 d1 1 2 t\n\ufeffq2 Q0 d\ufeff2 1 2 t\n".encode())
+    assert {query: one.doc_ids for query, one in read_run(tmp_path / "a").items()} == {"q1": ["d1"], "q2": ["d\ufeff2"]}
+    assert beginning(tmp_path / "a").startswith(b"q1")
+
+
+def test_a_zstd_file_may_begin_with_a_frame_to_skip(tmp_path):
+    skipped = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
+    packed = [zstandard.ZstdCompressor().compress(text) for text in (b"one\n", b"two\n")]
+    (tmp_path / "a").write_bytes(skipped + packed[0] + skipped + packed[1])
+    assert list(byte_lines(tmp_path / "a")) == [b"one\n", b"two\n"]
