@@ -15,7 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import queries as read_queries
-from rerank_plugin.files.runs import RankedList, strictly_decreasing
+from rerank_plugin.files.runs import RankedList, strictly_decreasing, text_id
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explain import explain, place_of
@@ -325,7 +325,7 @@ def rank_many(
 
     Args:
         queries: a spec as for the commands (``sample:test``, a BEIR folder with its split, a TSV file, ...), texts by
-            query id, or records with ``id`` and ``text``.
+            query id, or records with ``id`` and ``text``. Ids that are whole numbers become texts.
         threads: number of threads that retrieve candidates.
 
     Other arguments as in `Searcher`.
@@ -354,14 +354,12 @@ def _queries(queries: str | Path | Mapping[str, str] | Iterable[Query]) -> list[
 
 
 def _checked(queries: Iterable[Query]) -> list[Query]:
-    """The queries; an `InputError` unless their ids are texts and differ."""
+    """The queries, with texts for ids that are whole numbers; an `InputError` unless their ids differ."""
     by_id: dict[str, Query] = {}
     for query in queries:
-        if not isinstance(query.id, str):
-            raise InputError(f"the query id {query.id!r} is not a text: give '{query.id}'")
-        if query.id in by_id:
-            raise InputError(f"two queries have the id '{query.id}': query ids must differ")
-        by_id[query.id] = query
+        if (id := text_id(query.id, "queries")) in by_id:
+            raise InputError(f"two queries have the id '{id}': query ids must differ")
+        by_id[id] = query._replace(id=id)
     return list(by_id.values())
 
 

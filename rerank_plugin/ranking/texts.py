@@ -21,6 +21,7 @@ from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.text.markup import without_markup
 
 BODY_FIELDS = ("text", "abstract", "contents")  # keys of a mapping; the first present one is read
 
@@ -35,7 +36,7 @@ class TextScorer:
         self, query: Query, documents: Sequence[Any], first_stage: np.ndarray | None, which: int
     ) -> Explanation:
         """The explanation of the document at place ``which``; documents are in first-stage order, as in `score`."""
-        title, text = fields_of(documents[which], f"{which} of the list")
+        title, text = _words_of(documents[which], which)
         with self.lock:
             candidates = self._hold(query, documents, first_stage, passages=False)
             scores = checked_scores([query], [candidates], self.scorer)[0]
@@ -66,9 +67,7 @@ class TextScorer:
 
     def _hold(self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool) -> Texts:
         """The documents as candidates, valid until the next call."""
-        titles, abstracts = zip(
-            *(fields_of(document, f"{place} of the list") for place, document in enumerate(documents))
-        )
+        titles, abstracts = zip(*(_words_of(document, place) for place, document in enumerate(documents)))
         self.index.hold(titles, abstracts, self.scorer.passage_words if passages else None)
         return Texts(self.index, query, None if first_stage is None else first_stage[self.index.texts])
 
@@ -87,6 +86,12 @@ class Texts(Candidates):
         config = LuceneConfig()
         okapi = Matches(self.index.query(self.query.text), self).bm25("text", config.k1, config.b)
         return (okapi / (config.k1 + 1)).astype(np.float32)
+
+
+def _words_of(document: Any, place: int) -> tuple[str, str]:
+    """Title and text of a document of a list, without markup, as they would be in an index."""
+    title, text = fields_of(document, f"{place} of the list")
+    return without_markup(title), without_markup(text)
 
 
 def fields_of(document: Any, name: object) -> tuple[str, str]:

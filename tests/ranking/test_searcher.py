@@ -156,6 +156,8 @@ def test_batches_are_by_id_in_the_order_of_the_queries(index, index_folder):
 
 def test_queries_of_a_run_are_a_spec_texts_by_id_or_records(index_folder, queries_file):
     by_id = {id: text for id, text in zip(QIDS, TEXTS) if text}
+    numbered = rp.rank_many(index_folder, {7: TEXTS[0], np.int64(8): TEXTS[0]}, depth=5)
+    assert list(numbered) == ["7", "8"]
     runs = [
         rp.rank_many(index_folder, queries, depth=5)
         for queries in (str(queries_file), by_id, [rp.Query(*one) for one in by_id.items()])
@@ -203,7 +205,8 @@ def test_what_no_searcher_can_be_opened_with(index, arguments, message):
         (lambda s: s.batch_search("cancer"), "takes a list of queries"),
         (lambda s: s.batch_search(["cancer"], ["a", "b"]), "1 queries but 2 query ids"),
         (lambda s: s.batch_search(["cancer", "stroke"], ["a", "a"]), "two queries have the id 'a'"),
-        (lambda s: s.batch_search(["cancer"], [1]), "the query id 1 is not a text: give '1'"),
+        (lambda s: s.batch_search(["cancer"], [1.5]), "queries: the id 1.5 is of type float: give a text"),
+        (lambda s: s.batch_search(["a", "b"], [1, "1"]), "two queries have the id '1'"),
         (lambda s: s.batch_search(["cancer"], k=2, threads=0), "threads is 0"),
     ],
 )

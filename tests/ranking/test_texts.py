@@ -70,6 +70,20 @@ def test_scores_are_those_of_the_same_documents_in_an_index(index, documents):
     np.testing.assert_allclose([one.score for one in found], [expected[id] for id in ids], atol=1e-5)
 
 
+def test_markup_is_no_text_as_in_an_index(delta):
+    """Scores and spelled-out texts are those of the same texts without tags and entities."""
+    marked = [
+        {"title": "CO<sub>2</sub> &amp; sleep", "text": "p &lt; 0.05 with <jats:italic>E. coli</jats:italic>"},
+        "<p>Women with <b>breast</b> can<i>cer</i></p>",
+    ]
+    plain = [{"title": "CO2 & sleep", "text": "p < 0.05 with E. coli"}, "Women with breast cancer"]
+    query = "co2 and breast cancer sub lt"
+    ranked, expected = delta.rerank(query, marked), delta.rerank(query, plain)
+    assert [(one.index, one.score) for one in ranked] == [(one.index, one.score) for one in expected]
+    assert all(one.document is marked[one.index] for one in ranked)
+    assert delta.explain(query, marked, 0).score == delta.explain(query, plain, 0).score
+
+
 def test_first_stage_scores_are_bm25_unless_given(index):
     class FirstStage:
         name = "first-stage"
