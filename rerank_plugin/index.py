@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -185,7 +186,8 @@ def build(options: Namespace) -> None:
         analyzer = options.analyzer or (None if options.language == "en" else options.language)
         report = build_beside(options.lucene, options.index, *fields, analyzer=analyzer, annotator=annotator, **shared)
     else:
-        corpus, source = documents(options.corpus, problems), " ".join(options.corpus)
+        corpus = documents(options.corpus, problems)
+        source = shlex.join(options.corpus) if len(options.corpus) > 1 else options.corpus[0]
         shared["threads"] = options.threads
         if options.shards:
             report = build_shards(corpus, options.index, source, problems, options.shards, **shared)

@@ -358,10 +358,10 @@ class Index:
     @property
     def rebuild(self) -> str:
         """The command that builds the index again."""
-        corpus = (
-            "C" if self.lucene_folder.parent != self.folder else shlex.quote(str(self.description.get("source", "C")))
-        )
-        command = f"rerank-plugin index --corpus {corpus} --index {self.folder} --overwrite"
+        source = "C" if self.lucene_folder.parent != self.folder else str(self.description.get("source", "C"))
+        # Several corpora are written as a shell reads them; one that has a space in its name is not.
+        corpus = source if " " in source and not os.path.exists(source) else shlex.quote(source)
+        command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(self.folder))} --overwrite"
         if SHARDS in self.description:
             command = f"{command} --shards {len(self.description[SHARDS])}"
         if stemmer := self._part("tokenizer").get("stemmer"):

@@ -1,6 +1,7 @@
 """Building an index folder, and opening damaged and other folders."""
 
 import json
+import shlex
 import shutil
 
 import pytest
@@ -222,3 +223,15 @@ def test_a_missing_or_shortened_file_and_changed_ends_are_noticed_at_opening_and
         assert f"{path} is missing" in refusal(copy)
         path.write_bytes(content)
     verify(Index(copy))
+
+
+@pytest.mark.parametrize("names", [["a.jsonl", "b c.jsonl"], ["b c.jsonl"], ["*.jsonl"]])
+def test_the_command_that_builds_an_index_again_names_its_corpora_as_a_shell_reads_them(
+    index_command, put, tmp_path, monkeypatch, names
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.jsonl", "b c.jsonl"):
+        put(name, f'{{"_id": "{name[0]}", "text": "a text"}}\n')
+    assert index_command("--corpus", *names, "--index", "my index")[0] == 0
+    program, command, *rest = shlex.split(Index("my index").rebuild)
+    assert rest == ["--corpus", *names, "--index", str(tmp_path / "my index"), "--overwrite"]
