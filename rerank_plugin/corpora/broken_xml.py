@@ -34,7 +34,8 @@ _DEFAULT_ROOT = b"<records>"  # for a file without a root that can be parsed
 _PART = re.compile(_COMMENT + rb"|(?P<part><(?:PMID|ArticleTitle|BookTitle|Abstract)\b)")
 # A record's own PMID comes before these; later PMIDs are those of articles that it mentions.
 _PMID = re.compile(rb"<(?:PMID\b[^<>]*>\s*(?:(\d{1,9})\s*<)?|Article|Book\b|BookTitle|Abstract)")
-_DECLARATION = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml[^<>]*\?>")
+_BLANK = re.compile(rb"^(?:\xef\xbb\xbf|\s)+")
+_DECLARATION = re.compile(rb"<\?xml[^<>]*\?>")
 _ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[^<>]*>")
 
 
@@ -78,6 +79,7 @@ def records(path: Path, error: Malformed, report: Callable[[str], None]) -> Iter
 
 def _head(data: bytes) -> bytes | None:
     """The parsable part of the data before the first record; None if nothing can be parsed (unknown encoding)."""
+    data = _BLANK.sub(b"", data)  # the parser allows nothing before the declaration
     match, root = _DECLARATION.match(data), _ROOT.search(data)
     declaration = match[0] if match else b""
     for head in (data, data[: root.end()] if root else _DEFAULT_ROOT, declaration + _DEFAULT_ROOT):

@@ -88,7 +88,7 @@ def read_date(text: str) -> str:
             month, day = first, second
     elif (words := _WORDS.search(text)) and (found := _YEAR.search(text)):
         year, month = found[0], str(MONTHS.index(words["name"][:3].title()) + 1)
-        day = words["after"] or words["before"]
+        day = words["before"] or words["after"]
     elif match := _YEAR_FIRST.match(text):
         year, _, month, day = match.groups()
     elif found := _YEAR.search(text):
@@ -204,7 +204,8 @@ def _date(value: Any) -> str:
     if isinstance(value, dict):
         value = [_of(value, name) for name in ("year", "month", "day")]
     if isinstance(value, list):
-        parts = [str(part) for part in value if part]
+        if not (parts := [str(part) for part in value if part]):
+            raise ImpossibleDate
         value = ("-" if all(map(str.isdecimal, parts)) else " ").join(parts)
     if type(value) is float and value.is_integer():
         value = int(value)

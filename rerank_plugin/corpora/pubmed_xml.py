@@ -42,10 +42,10 @@ log = logging.getLogger(__name__)
 ARTICLES = ("PubmedArticle", "PubmedBookArticle", "MedlineCitation")
 DELETIONS = ("DeleteCitation", "DeleteDocument")
 TITLES = ("ArticleTitle", "Book/BookTitle", "VernacularTitle")
-ABSTRACT, OTHER_ABSTRACT, ENGLISH = "Abstract/AbstractText", "OtherAbstract", "eng"
+ABSTRACT, OTHER_ABSTRACT, ENGLISH = "Abstract/AbstractText", "OtherAbstract", ("eng", "en")
 NO_TITLE = ("Not Available", "In Process Citation")  # NLM's placeholders, in brackets, for a missing English title
 NO_LABEL = "UNLABELLED"
-DATES = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate")
+DATES = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
 JOURNALS = ("Article/Journal/ISOAbbreviation", "MedlineJournalInfo/MedlineTA", "Article/Journal/Title")
 DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
 EVERY_VERSION, LAST_VERSION = 0, 255
@@ -196,7 +196,8 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
     types = _texts(article.iter("PublicationType"))
     notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
     date, unusable = _date(article)
-    dois = (DOI.search(text) for path in DOIS for parent in (citation, record.find("PubmedData"), record)
+    parents = citation, record.find("PubmedData"), record.find("PubmedBookData"), record
+    dois = (DOI.search(text) for path in DOIS for parent in parents
             if parent is not None for text in _texts(parent.iterfind(path)))  # fmt: skip
     metadata = {
         "date": date,
@@ -226,18 +227,20 @@ def _author(author: Any) -> str:
 
 
 def _date(article: Any) -> tuple[str, list[str]]:
-    """The first date of `DATES` that can be read, or "", and the name of the entry if none can, or only a part."""
-    readable, unusable = "", []
+    """The first date of `DATES` that can be read, if only in part, or "", and the name of the entry if one cannot."""
+    unusable: list[str] = []
     for element in filter(lambda element: element is not None, map(article.find, DATES)):
         year, month, day = ((element.findtext(name) or "").strip() for name in ("Year", "Month", "Day"))
         text = year and ("-" if month.isdigit() else " ").join(filter(None, (year, month, day)))
         text = text or " ".join((element.findtext("MedlineDate") or "").split())
         try:
             if text:
-                return read_date(text), []
+                return read_date(text), unusable
         except ImpossibleDate as error:
-            readable, unusable = readable or error.readable, ["date"]
-    return readable, unusable
+            unusable = ["date"]
+            if error.readable:
+                return error.readable, unusable
+    return "", unusable
 
 
 def _entities(article: Any, sections: list[Any]) -> list[str]:
@@ -264,7 +267,7 @@ def _sections(citation: Any, article: Any) -> list[Any]:
     if any(_text(section) or len(section) for section in sections):
         return sections
     others = [
-        (other.get("Language", ENGLISH) != ENGLISH, sections)
+        (other.get("Language", ENGLISH[0]).lower() not in ENGLISH, sections)
         for other in citation.iterfind(OTHER_ABSTRACT)
         if any(map(_text, (sections := other.findall("AbstractText"))))
     ]

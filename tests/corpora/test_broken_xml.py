@@ -93,6 +93,14 @@ def test_a_fault_is_reported_once_and_costs_a_record_at_most(put, tmp_path, text
     assert [place[: len(begin)] for begin, place in zip(places, places_by_kind[BROKEN], strict=True)] == places
 
 
+@pytest.mark.parametrize("before", ["\n\n", " ", "\ufeff\n"])
+def test_blank_lines_before_the_declaration_cost_no_record(put, before):
+    problems = Problems()
+    spec = put("a.xml", before + xml(article("1"), article("2")))
+    assert [document.id for document in documents(spec, problems)] == ["1", "2"]
+    assert list(problems.counts) == ["malformed XML"]
+
+
 def test_damage_between_records_is_reported_with_its_line(put):
     spec, problems = put("a.xml", xml("\n", BOOK.format(7).replace("<PubmedBookA", "<Pubmed\x00BookA"))), Problems()
     assert list(documents(spec, problems)) == []

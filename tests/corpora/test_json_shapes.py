@@ -107,11 +107,11 @@ def test_a_text_under_an_unknown_key_is_named(put):
     [
         *((date, "2015-03-02", 0) for date in ("2015/03/02", "2015/3/2", "20150302", "2 March 2015", "Mar 2nd, 2015",
                                                "02.03.2015", [2015, 3, 2], {"Year": "2015", "Month": "Mar", "Day": 2},
-                                               "2015-03-02T10:00:00Z", 20150302)),
+                                               "2015-03-02T10:00:00Z", 20150302, "2 Mar-3 Apr 2015")),
         *((date, "2015", 0) for date in (2015, 2015.0, "03/02/2015", "Winter 2015", "2015-2016")),
         ("15/03/2015", "2015-03-15", 0), ("03/15/2015", "2015-03-15", 0), ("3/2015", "2015-03", 0),
         ("2015-02-30", "2015-02", 1), ("2015-13-01", "2015", 1), ("0000-00-00", None, 1), ("soon", None, 1),
-        (1425254400, None, 1), ("", None, 0),
+        (1425254400, None, 1), ("", None, 0), ({"$date": "2015"}, None, 1), ([None], None, 1),
     ],
 )  # fmt: skip
 def test_dates(put, date, expected, counted):
@@ -184,3 +184,29 @@ def test_questions_of_bioasq(put, indent, wrapped):
     assert queries(f"{spec}:type=yesno:field=type") == [Query("q1", "yesno")]
     with pytest.raises(InputError, match="query q2 has no type: name one of id, body"):
         queries(f"{spec}:field=type")
+
+
+@pytest.mark.parametrize(
+    "record, title, text",
+    [
+        ({"abstract": {"BACKGROUND": "Why we did it.", "METHODS:": ["How.", "Where."], "RESULTS": None}}, "",
+         "BACKGROUND: Why we did it. METHODS: How. Where."),
+        ({"abstract": [{"@Label": "AIM", "#text": "To know."}, "Bare."]}, "", "AIM: To know. Bare."),
+        ({"title": "T", "abstract_inverted_index": {"the": [1, 3], "of": [2], "end": [0]}}, "T", "end the of the"),
+        ({"metadata": {"title": "Within"}, "abstract": [{"text": "Of CORD-19.", "section": "Abstract"}]}, "Within",
+         "Of CORD-19."),
+        ({"page_content": "Of LangChain.", "metadata": {"source": "a.pdf"}}, "", "Of LangChain."),
+    ],
+)  # fmt: skip
+def test_objects_that_hold_texts(put, record, title, text):
+    problems = Problems()
+    [document] = documents(put("a.jsonl", json.dumps({"id": "1", **record})), problems)
+    assert document[:3] == ("1", title, text) and problems.total == 0
+
+
+@pytest.mark.parametrize("inside", [{"abstract": "A text that nobody reads."}, [{"p": "A text that nobody reads."}]])
+def test_a_text_inside_an_unknown_object_is_told(put, inside):
+    problems = Problems()
+    spec = put("a.jsonl", json.dumps({"id": "1", "title": "T", "sections": inside}))
+    assert [document.abstract for document in documents(spec, problems)] == [""]
+    assert problems.examples == {"document with its text under an unknown key": [f"{spec}:1 (sections)"]}

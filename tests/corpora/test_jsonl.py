@@ -87,7 +87,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
                 "-Infinity": "-Infinity is not JSON: write null for a missing value",
                 "true": "expected a text, found bool",
                 '["One.", false]': "expected a text, found bool",
-                '{"en": "x"}': "expected a text, found dict",
+                '{"en": "x"}': "expected an object with text or abstracttext or content or value, or labelled",
                 "1e999": "expected a text, found float",
             }.items()
         ),

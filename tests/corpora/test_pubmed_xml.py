@@ -300,12 +300,26 @@ def test_dates(put, date, expected):
         ("<Year>2015</Year><Month>Feb</Month><Day>30</Day>", "2015-02"),
     ],
 )
-def test_a_date_that_cannot_be_read_is_counted(put, date, readable):
+@pytest.mark.parametrize("online", ["", "2014-02"])
+def test_a_date_that_cannot_be_read_is_counted(put, date, readable, online):
+    """Of two dates, the first that tells at least a year is taken."""
     issue = f"<Journal><JournalIssue><PubDate>{date}</PubDate></JournalIssue>"
+    after = online and "<ArticleDate><Year>2014</Year><Month>02</Month></ArticleDate>"
     problems = Problems()
-    spec = put("a.xml", xml(article("1").replace("<Journal>", issue)))
-    assert [document.metadata.get("date") for document in documents(spec, problems)] == [readable]
+    spec = put("a.xml", xml(article("1", after=after).replace("<Journal>", issue)))
+    expected = readable or online or None
+    assert [document.metadata.get("date") for document in documents(spec, problems)] == [expected]
     assert problems.examples == {"unusable metadata entry": [f"{spec}: PMID 1 (date)"]}
+
+
+def test_a_book_has_the_date_of_a_contribution_and_a_doi(put):
+    book = "<BookDocument><PMID>9</PMID><Book><BookTitle>B</BookTitle></Book><ContributionDate><Year>2001</Year>"
+    book += "</ContributionDate></BookDocument><PubmedBookData><ArticleIdList>"
+    book += '<ArticleId IdType="doi">10.1000/b</ArticleId></ArticleIdList></PubmedBookData>'
+    [document] = documents(
+        put("a.xml", f"<PubmedArticleSet><PubmedBookArticle>{book}</PubmedBookArticle></PubmedArticleSet>")
+    )
+    assert (document.metadata["date"], document.metadata["doi"]) == ("2001", "10.1000/b")
 
 
 def other(text, language="eng", type="Publisher"):
@@ -319,6 +333,7 @@ def other(text, language="eng", type="Publisher"):
         ("", other("Other.", type="plain-language-summary"), "Other."),
         ("<AbstractText/>", other("Autre.", "fre") + other("Other."), "Other."),
         ("", other("") + other("Autre.", "fre"), "Autre."),
+        ("", other("Autre.", "fr") + other("Other.", "EN"), "Other."),
     ],
 )
 def test_another_abstract_is_the_only_one(only, abstract, others, expected):

@@ -6,7 +6,8 @@ Metadata (date, journal, ...: :mod:`rerank_plugin.base.filters`) are read from t
 The id (a string or an integer) is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid``, the title under ``title``
 or ``question``, the abstract under ``text``, ``abstract``, ``contents``, ``body``, ``paragraphs`` or ``answer``: the
 first non-empty value. The keys of Europe PMC, pubmed_parser, MEDLINE and others follow (`ALIASES`), in any letter case.
-A list of strings (SciFact's sentences) or of labelled parts is joined by spaces. Tags and entities in texts are markup.
+A list of strings (SciFact's sentences) or of labelled parts is joined by spaces, as is an object whose keys are labels;
+OpenAlex's inverted index becomes its text. A title may be in ``metadata``, as in CORD-19. Tags and entities are markup.
 
 This is the hot path of indexing: a line costs a few look-ups besides the parsing of JSON.
 """
@@ -19,6 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +43,7 @@ ALIASES = {
     ID_KEYS: "id docid docno documentid pmid pubmedid articleid paperid corduid corpusid pmcid doi",
     TITLE_KEYS: "title articletitle documenttitle papertitle question ti",
     TEXT_KEYS: "text abstract abstracttext articleabstract contents content body bodytext passage paragraphs summary "
-    "answer ab",
+    "answer ab pagecontent abstractinvertedindex",
     QUERY_ID_KEYS: "id qid queryid topicid questionid number",
     QUERY_TEXT_KEYS: "text query title body question",
 }
@@ -72,6 +74,8 @@ def _records(paths: Iterable[Path], problems: Problems) -> Iterator[tuple[str, R
             keys = _keys(tuple(record))
             try:
                 title, abstract = first(record, keys.title), first(record, keys.text)
+                if title is None and type(inner := record.get("metadata")) is dict:
+                    title = first(inner, _present(tuple(inner), TITLE_KEYS))
                 title = title if type(title) is str else text_of(title)
                 abstract = abstract if type(abstract) is str else text_of(abstract)
             except (ValueError, RecursionError) as error:  # a value that is not text
@@ -137,8 +141,8 @@ def _present(keys: tuple[str, ...], known: tuple[str, ...]) -> list[str]:
 
 def _is_text(value: object) -> bool:
     """Whether a value looks like a text: some words."""
-    if isinstance(value, list):
-        return any(map(_is_text, value[:3]))
+    if isinstance(value, (list, dict)):
+        return any(map(_is_text, islice(value.values() if isinstance(value, dict) else value, 3)))
     return isinstance(value, str) and len(value.split(None, 3)) > 2
 
 
@@ -295,19 +299,30 @@ def text_of(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return " ".join(_part(one) if type(one) is dict else text_of(one) for one in value)
+        return " ".join(map(text_of, value))
+    if isinstance(value, dict):
+        return _part(value)
     if type(value) is int or type(value) is float and math.isfinite(value):  # Python reads 1e999 as infinity
         return str(value)
     raise ValueError(f"expected a text, found {type(value).__name__}")
 
 
 def _part(part: dict) -> str:
-    """A part of a structured abstract with its label, ``METHODS: ...``; a ValueError if it holds no text."""
+    """A part of a structured abstract with its label, ``METHODS: ...``, or all its parts by their labels.
+
+    Of OpenAlex's inverted index, {word: places}, it is the words in order. A ValueError if there is no text.
+    """
     keys = {folded_key(key): value for key, value in part.items()}
-    if (text := first(keys, PART_TEXTS)) is None:
-        raise ValueError(f"expected an object with {' or '.join(PART_TEXTS)} in the list, found {', '.join(part)}")
-    label = first(keys, PART_LABELS)
-    return f"{label.strip().rstrip(':')}: {text_of(text)}" if isinstance(label, str) else text_of(text)
+    if (text := first(keys, PART_TEXTS)) is not None:
+        label = first(keys, PART_LABELS)
+        return f"{label.strip().rstrip(':')}: {text_of(text)}" if isinstance(label, str) else text_of(text)
+    if part and all(type(places) is list and all(type(one) is int for one in places) for places in part.values()):
+        return " ".join(word for _, word in sorted((place, word) for word, places in part.items() for place in places))
+    if not any(map(_is_text, part.values())):
+        raise ValueError(
+            f"expected an object with {' or '.join(PART_TEXTS)}, or labelled texts, found {', '.join(part)}"
+        )
+    return " ".join(f"{label.strip().rstrip(':')}: {text_of(text)}" for label, text in part.items() if text)
 
 
 register(
