@@ -7,12 +7,15 @@ Readers are given its size in bytes, from which they compute its length, and ign
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
+
+PART = 1 << 20  # rows that a core checks at once
 
 
 class ArrayWriter:
@@ -98,25 +101,74 @@ class GrowingArray:
         self.length += len(values)
 
 
-def open_array(path: Path, size: int | None = None) -> np.ndarray:
+def open_array(
+    path: Path, size: int | None = None, dtype: Any = None, shape: Sequence[int | None] | None = None
+) -> np.ndarray:
     """A read-only memory map of a ``.npy`` file, as a plain array; pickled arrays are refused.
 
     Args:
         size: how many bytes of the file to read, the header included, whose length is then ignored; None for all rows
             of the header.
+        dtype: the expected one. shape: the expected one, with None for any length.
+
+    Raises:
+        ValueError: the file holds no such array.
     """
     if size is None:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     else:
         with open(path, "rb") as file:
             npy.read_magic(file)
-            shape, _, dtype = npy.read_array_header_1_0(file)
+            found, _, kind = npy.read_array_header_1_0(file)
             start = file.tell()
-        length, rest = divmod(size - start, dtype.itemsize * math.prod(shape[1:]))
+        length, rest = divmod(size - start, kind.itemsize * math.prod(found[1:]))
         if rest or length < 0:
             raise ValueError(f"{path} does not end with a row at {size} bytes")
-        array = np.memmap(path, dtype, "r", start, (length, *shape[1:]))
+        array = np.memmap(path, kind, "r", start, (length, *found[1:]))
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} holds several arrays")
+    shape = [None] * array.ndim if shape is None else shape
+    fits = len(shape) == array.ndim and all(one in (None, other) for one, other in zip(shape, array.shape))
+    if not fits or not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):
+        expected = f"{array.dtype if dtype is None else np.dtype(dtype)} {['any' if n is None else n for n in shape]}"
+        raise ValueError(f"{path} is {array.dtype} {list(array.shape)}, expected {expected}".replace("'", ""))
     return array.view(np.ndarray)  # slicing a memmap takes microseconds
+
+
+# What compiled loops rely on, checked once (:func:`rerank_plugin.files.checksums.passed`). No loop checks it again.
+
+
+def are_offsets(offsets: np.ndarray, end: int) -> bool:
+    """Whether integers [n + 1] are the offsets of n lists in ``end`` values."""
+    whole = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == end
+    return bool(whole) and are_sorted(offsets)
+
+
+def are_sorted(values: np.ndarray) -> bool:
+    """Whether no value of [n] is below the one before it."""
+    return _all(values, lambda part: bool((part[1:] >= part[:-1]).all()))
+
+
+def are_below(values: np.ndarray, bound: int, absent: int | None = None) -> bool:
+    """Whether all integers are from 0 to below ``bound``, or ``absent``; any shape."""
+
+    def are(part: np.ndarray) -> bool:
+        if absent is not None:
+            part = part[part != absent]
+        return not part.size or bool(part.max() < bound and (part.dtype.kind == "u" or part.min() >= 0))
+
+    return _all(values, are)
+
+
+def _all(values: np.ndarray, check: Callable[[np.ndarray], bool]) -> bool:
+    """Whether all parts of an array pass, each of which begins with the last row of the one before; by all cores."""
+    parts = [values[max(start - 1, 0) : start + PART] for start in range(0, len(values), PART)]
+    if len(parts) < 2:
+        return all(map(check, parts))
+    from concurrent.futures import ThreadPoolExecutor  # needed once for an index
+
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        return all(executor.map(check, parts))
 
 
 def save_array(path: Path, values: np.ndarray) -> None:

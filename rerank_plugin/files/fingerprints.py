@@ -14,18 +14,6 @@ from rerank_plugin.files.text_files import STDIN, is_pipe
 LARGEST = 1 << 26  # bytes; larger files and folders are compared by sizes and times, not by content
 
 
-def describe_file(path: Path, start: int = 0, stop: int | None = None) -> dict[str, Any]:
-    """Size and BLAKE2b checksum of a file, or of its bytes from ``start`` to ``stop``."""
-    digest, left = blake2b(digest_size=16), (path.stat().st_size if stop is None else stop) - start
-    size = 0
-    with open(path, "rb") as file:
-        file.seek(start)
-        while block := file.read(min(1 << 20, left - size)):
-            digest.update(block)
-            size += len(block)
-    return {"bytes": size, "blake2b": digest.hexdigest()}
-
-
 def fingerprints(settings: Mapping[str, Any]) -> dict[str, str]:
     """Checksums of the files and folders named in settings (JSON values), by the strings that name them.
 

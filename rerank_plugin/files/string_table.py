@@ -12,11 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, slices
+from rerank_plugin.files.arrays import (
+    ArrayWriter,
+    OffsetsWriter,
+    are_below,
+    are_offsets,
+    are_sorted,
+    open_array,
+    ranges,
+    slices,
+)
+from rerank_plugin.files.checksums import passed
 
 PIECE = "hashes", "rows"  # the files of a piece
 RANGES = 256  # of hashes, merged one after the other
@@ -35,23 +46,45 @@ class StringTable:
     Args:
         pieces: what the names of the files of each piece end in, newest first; the table cannot be searched without.
         sizes: the size in bytes of each file that may have been appended to since, by its name.
+        rows: the number of strings, if it is known.
+
+    Raises:
+        ValueError: a file holds no such array, or they do not fit together.
 
     Attributes:
         pieces: hashes uint64 [n] and rows uint32 [n] of each piece, newest first, by the end of its name.
     """
 
     def __init__(
-        self, folder: Path, name: str, pieces: Sequence[str] = ("",), sizes: Mapping[str, int] = WHOLE
+        self,
+        folder: Path,
+        name: str,
+        pieces: Sequence[str] = ("",),
+        sizes: Mapping[str, int] = WHOLE,
+        rows: int | None = None,
     ) -> None:
         self.folder, self.name = folder, name
-        self.bytes, self.offsets = (
-            open_array(folder / file, sizes.get(file)) for file in (f"{name}.bytes.npy", f"{name}.offsets.npy")
-        )
+        opened = []
+
+        def array(name: str, dtype: Any, length: int | None = None) -> np.ndarray:
+            opened.append(folder / name)
+            return open_array(opened[-1], sizes.get(name), dtype, (length,))
+
+        self.bytes = array(f"{name}.bytes.npy", np.uint8)
+        self.offsets = array(f"{name}.offsets.npy", np.uint64, None if rows is None else rows + 1)
         self.pieces: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for piece in pieces:
-            hashes, rows = (folder / f"{name}.{part}{piece}.npy" for part in PIECE)
-            if hashes.exists():
-                self.pieces[piece] = open_array(hashes), open_array(rows)
+            hashes_file, rows_file = (f"{name}.{part}{piece}.npy" for part in PIECE)
+            if (folder / hashes_file).exists():
+                hashes = array(hashes_file, np.uint64)
+                self.pieces[piece] = hashes, array(rows_file, np.uint32, len(hashes))
+        if not passed(opened, self._is_sound, sizes.get(f"{name}.bytes.npy"), sizes.get(f"{name}.offsets.npy")):
+            raise ValueError(f"the arrays of {name} in {folder} do not fit together")
+
+    def _is_sound(self) -> bool:
+        return are_offsets(self.offsets, len(self.bytes)) and all(
+            are_sorted(hashes) and are_below(rows, len(self)) for hashes, rows in self.pieces.values()
+        )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -53,7 +53,17 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
-from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, save_array, slices
+from rerank_plugin.files.arrays import (
+    ArrayWriter,
+    OffsetsWriter,
+    are_below,
+    are_offsets,
+    open_array,
+    ranges,
+    save_array,
+    slices,
+)
+from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringsInMemory, StringTable, StringTableWriter
 from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
 
@@ -166,7 +176,7 @@ def field_statistics(offsets: np.ndarray, title_lengths: np.ndarray, deleted: np
 
 
 class ForwardIndex:
-    """A memory-mapped forward index; opening it reads only file headers.
+    """A memory-mapped forward index; opening it reads only file headers, and all of the arrays once, to check them.
 
     ``len(forward)`` is the number of rows, R, which deleted documents keep; ``documents`` does not count these.
 
@@ -209,20 +219,50 @@ class ForwardIndex:
         self.in_memory, self.name = False, str(folder)
         files, sizes = folder / layout.folder, layout.sizes
 
-        def array(name: str) -> np.ndarray:
-            return open_array(files / f"{name}.npy", sizes.get(f"{name}.npy"))
+        opened = []
 
+        def array(name: str, length: int | None = None, dtype: Any = np.uint32) -> np.ndarray:
+            opened.append(files / f"{name}.npy")
+            return open_array(opened[-1], sizes.get(f"{name}.npy"), dtype, (length,))
+
+        self.title_lengths = array("title_lengths")
+        rows = len(self.title_lengths)
+        self.tokens, self.offsets = array("tokens"), array("offsets", rows + 1, np.uint64)
         self.concepts = None if knowledge is None else array("concepts")
-        self.concept_offsets = None if knowledge is None else array("concept_offsets")
-        self.tokens, self.offsets, self.title_lengths = map(array, ("tokens", "offsets", "title_lengths"))
-        self._unique_terms = {field: array(f"unique_{field}") for field in FIELDS}
-        self.ids = StringTable(files, "ids", layout.pieces("ids"), sizes)
-        self.titles = StringTable(files, "titles", (), sizes)
-        self.published = StringTable(files, "published", (), sizes)
+        self.concept_offsets = None if knowledge is None else array("concept_offsets", rows + 1, np.uint64)
+        self._unique_terms = {field: array(f"unique_{field}", rows) for field in FIELDS}
+        self.ids = StringTable(files, "ids", layout.pieces("ids"), sizes, rows)
+        self.titles = StringTable(files, "titles", (), sizes, rows)
+        self.published = StringTable(files, "published", (), sizes, rows)
         self.terms = StringTable(files, "terms", layout.pieces("terms"), sizes)
-        self._document_frequency = {field: array(f"df_{field}{layout.end}") for field in FIELDS}
+        self._document_frequency = {
+            field: array(f"df_{field}{layout.end}", max(len(self.terms), 1)) for field in FIELDS
+        }
         self.deleted = array(f"deleted{layout.end}")
-        self.lucene_rows = open_array(folder / layout.lucene_rows)
+        opened.append(folder / layout.lucene_rows)
+        self.lucene_rows = open_array(opened[-1], dtype=np.uint32, shape=(None,))
+        if not passed(opened, self._is_sound, rows, len(self.terms), sizes):
+            raise ValueError(f"the arrays in {files} do not fit together")
+
+    def _is_sound(self) -> bool:
+        """Whether all rows, terms and concepts in the arrays exist, and their lists are inside one another."""
+        rows, terms = len(self), len(self.terms)
+        return (
+            are_offsets(self.offsets, len(self.tokens))
+            and are_below(self.tokens, terms)
+            and bool((self.title_lengths <= np.diff(self.offsets)).all())
+            and all(are_below(counts, rows + 1) for counts in self._document_frequency.values())
+            and all(bool((counts <= np.diff(self.offsets)).all()) for counts in self._unique_terms.values())
+            and are_below(self.deleted, rows)
+            and bool((self.deleted[1:] > self.deleted[:-1]).all())
+            and are_below(self.lucene_rows, rows, DELETED)
+            and (self.knowledge is None or self._are_concepts_sound(len(self.knowledge.base)))
+        )
+
+    def _are_concepts_sound(self, count: int) -> bool:
+        concepts, offsets = self.concepts, self.concept_offsets
+        assert concepts is not None and offsets is not None, "an index with a knowledge base has concepts"
+        return are_offsets(offsets, len(concepts)) and are_below(concepts, count)
 
     def __len__(self) -> int:
         return len(self.title_lengths)

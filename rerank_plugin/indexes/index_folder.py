@@ -4,7 +4,7 @@
 in the folder          format 3
 =====================  ==========================================================================================
 index.json             the current generation: its id and number, tokenizer, statistics, source, the commit of the
-                       Lucene index, and size and checksums (whole, first and last `END` bytes) of every file;
+                       Lucene index, and size and checksums (:mod:`rerank_plugin.files.checksums`) of every file;
                        replaced atomically, last
 generations/           the same of every generation that is kept; open indexes hold a lock on theirs
 lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
@@ -42,7 +42,14 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.records import Document
-from rerank_plugin.files.fingerprints import describe_file
+from rerank_plugin.files.checksums import (
+    check_description,
+    checksum_of,
+    describe_file,
+    describe_parts,
+    fault,
+    sealed,
+)
 from rerank_plugin.files.outputs import INNER, FolderKind, is_still, replacing, restore_interrupted
 from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
@@ -54,9 +61,8 @@ T = TypeVar("T")
 
 FORMAT_VERSION = 3
 DESCRIPTION = "index.json"
-END = 4096  # bytes at either end of a file with a checksum of their own, compared when an index is opened
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
-GENERATION, GENERATIONS, CHECKSUM = "generation", "generations", "checksum"
+GENERATION, GENERATIONS = "generation", "generations"
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
 COMMIT_FILE = "segments"  # in the description of our own Lucene index: the file of its commit
 TRIES = 5  # to open an index that is replaced meanwhile
@@ -116,32 +122,23 @@ def describe_index_file(folder: Path, name: str, before: dict | None = None) -> 
     """
     path = folder / name
     if not is_appended(name):
-        return describe_file(path) | ends(path, path.stat().st_size)
+        return describe_file(path) | describe_parts(path, path.stat().st_size)
     size, known = (0, []) if before is None else (before["bytes"], before["pieces"])
     if (total := path.stat().st_size) > size:
         known = [*known, describe_file(path, size, total)]
-    return {"bytes": total, "pieces": known, **ends(path, total)}
+    return {"bytes": total, "pieces": known, **describe_parts(path, total)}
 
 
 def described_again(folder: Path, name: str, described: dict) -> dict:
     """The description of the bytes of a file that a description is of, all of which are read."""
     path = folder / name
     if "pieces" not in described:
-        return describe_file(path) | ends(path, path.stat().st_size)
+        return describe_file(path) | describe_parts(path, path.stat().st_size)
     pieces, size = [], 0
     for piece in described["pieces"]:
         pieces.append(describe_file(path, size, size + piece["bytes"]))
         size += piece["bytes"]
-    return {"bytes": size, "pieces": pieces, **ends(path, size)}
-
-
-def ends(path: Path, size: int) -> dict[str, str]:
-    """Checksums of the first and last `END` of the first ``size`` bytes of a file; they overlap in a short file."""
-    with open(path, "rb") as file:
-        head = file.read(min(END, size))
-        file.seek(max(size - END, 0))
-        tail = file.read(min(END, size))
-    return {name: blake2b(data, digest_size=8).hexdigest() for name, data in (("head", head), ("tail", tail))}
+    return {"bytes": size, "pieces": pieces, **describe_parts(path, size)}
 
 
 def write_description(path: Path, description: dict, names: Iterable[str] | None = None) -> None:
@@ -164,9 +161,7 @@ def write_generation(folder: Path, description: dict, files: dict[str, dict] | N
 
 def _with_checksums(description: dict, files: dict[str, dict]) -> bytes:
     """A description with those of its files and its own checksum, as JSON."""
-    description = {**description, "files": files}
-    description[CHECKSUM] = checksum_of(description)
-    return json.dumps(description, indent=1, ensure_ascii=False).encode()
+    return json.dumps(sealed({**description, "files": files}), indent=1, ensure_ascii=False).encode()
 
 
 def generation(number: int, base: int, documents: int, terms: int) -> dict:
@@ -186,14 +181,10 @@ def reading(folder: Path, again: str) -> Iterator[None]:
     """Turn the exception of a missing or damaged file in the block into an `InputError` that ends with ``again``."""
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
         raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
-
-
-def checksum_of(description: dict) -> str:
-    """The checksum of a description's content, without its own checksum entry."""
-    content = {name: value for name, value in description.items() if name != CHECKSUM}
-    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def forward_checksum(description: dict) -> dict[str, str]:
@@ -323,19 +314,17 @@ class Index:
             raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
 
     def _check_files(self) -> None:
-        """An `InputError` if the size or the ends of a file are not those of the generation."""
+        """An `InputError` if the description or a file is not that of the generation."""
+        path, rebuild = self.folder / DESCRIPTION, f"build it again with: {self.rebuild}"
+        check_description(path, self.description, rebuild)
         for name, expected in self.description["files"].items():
-            path = self.folder / name
-            size = path.stat().st_size if path.is_file() else None
-            whole = size is not None and (size == expected["bytes"] or (is_appended(name) and size > expected["bytes"]))
-            if whole and all(expected[end] == found for end, found in ends(path, expected["bytes"]).items()):
-                continue
-            self.check_same()
-            fault = "is missing" if size is None else "has changed" if whole else f"has {size} bytes"
-            raise InputError(
-                f"{path} {fault}, expected {expected['bytes']} bytes: the index is damaged or not copied completely; "
-                f"build it again with: {self.rebuild}"
-            )
+            wrong = fault(self.folder / name, expected, grows=is_appended(name))
+            if wrong is not None:
+                self.check_same()
+                raise InputError(
+                    f"{self.folder / name} {wrong}, expected {expected['bytes']} bytes: the index is damaged or not "
+                    f"copied completely; {rebuild}"
+                )
 
     def __len__(self) -> int:
         """The number of documents."""
@@ -394,10 +383,11 @@ class Index:
                     [shard.forward for shard in self.shards],
                 )  # fmt: skip
             knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
-            forward = ForwardIndex(
-                self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description), self.layout,
-                self,
-            )  # fmt: skip
+            with reading(self.folder, f"build it again with: {self.rebuild}"):
+                forward = ForwardIndex(
+                    self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description),
+                    self.layout, self,
+                )  # fmt: skip
             forward.name = self._name
             forward.collection = self._part(COLLECTION).get("documents")
             return forward

@@ -20,6 +20,7 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.files.outputs import temporary_folder
 from rerank_plugin.files.string_table import PIECE, StringTable
 from rerank_plugin.indexes.building import BATCH, Builder, lucene_rows, write_documents
@@ -27,7 +28,6 @@ from rerank_plugin.indexes.forward import DELETED, NO_ROWS, SEARCHABLE, ForwardI
 from rerank_plugin.indexes.generations import Switch, updating
 from rerank_plugin.indexes.index_concepts import ConceptWriter, count_concepts
 from rerank_plugin.indexes.index_folder import (
-    CHECKSUM,
     COMMIT_FILE,
     ENCODINGS,
     KNOWLEDGE,

@@ -45,7 +45,8 @@ from numpy.lib.format import open_memmap
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
-from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges, save_array
+from rerank_plugin.files.checksums import check_description, fault, passed
 from rerank_plugin.files.outputs import (
     INNER,
     FolderKind,
@@ -55,7 +56,7 @@ from rerank_plugin.files.outputs import (
     replacing_folder,
 )
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, ends, reading, write_description
+from rerank_plugin.indexes.index_folder import ADAPTED, reading, write_description
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
@@ -497,6 +498,7 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
         version, made_of = described["format_version"], described["forward_index"]
     again = _again(index, described)
+    check_description(folder / DESCRIPTION_FILE, described, again)
     if version != FORMAT_VERSION:
         raise InputError(
             f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: {again}"
@@ -510,7 +512,7 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         entries = {name: described[name] for name in names}
         files, probes = entries.pop("files"), entries.pop("probes")
         arrays = {name: open_array(path(name)) for name in ARRAYS}
-        changed = [file.name for file in map(path, ARRAYS) if _differs(file, files[file.name])]
+        changed = [file.name for file in map(path, ARRAYS) if fault(file, files[file.name]) is not None]
         shared = entries["spaces"][: len(spaces.widths)] if described.get(SOURCE) == key else entries["spaces"]
         stored = Spaces(entries["spaces"])
     documents, lists = len(index), entries["lists"]
@@ -525,6 +527,8 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
     ]
     if not wrong:
         wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, documents, lists, stored)
+    if not wrong and not passed(map(path, ARRAYS), lambda: _fit(arrays, documents)):
+        wrong = ["its lists, rows and positions do not fit together"]
     if wrong:
         raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
     return VectorStore(stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size)
@@ -555,11 +559,15 @@ def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
     return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
 
 
-def _differs(path: Path, described: dict) -> bool:
-    """Whether a file's size, or its beginning or end, are not as they were written."""
-    size = path.stat().st_size
-    entries = {"bytes": size, **ends(path, size)}
-    return any(described[name] != value for name, value in entries.items())
+def _fit(arrays: dict[str, np.ndarray], documents: int) -> bool:
+    """Whether all rows and positions in the arrays of a store exist, and its lists follow one another."""
+    rows, positions = arrays["rows"], arrays["positions"]
+    return (
+        are_offsets(arrays["lists"], documents)
+        and are_below(positions, documents)
+        and are_below(rows, documents)
+        and bool((rows[positions] == np.arange(documents)).all())
+    )
 
 
 def _misshaped(arrays: dict[str, np.ndarray], documents: int, lists: int, spaces: Spaces) -> list[str]:

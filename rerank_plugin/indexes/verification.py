@@ -10,16 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.checksums import CHECKSUM, checksum_of, is_sound
 from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (
-    CHECKSUM,
     COMMIT_FILE,
     DESCRIPTION,
     ENCODINGS,
     INDEX,
     JUDGED,
     Index,
-    checksum_of,
     describe_files,
     described_again,
     reading,
@@ -36,10 +35,10 @@ def verify(index: Index) -> int:
             checksum or the files.
     """
     path, description = index.folder / DESCRIPTION, index.description
-    if description.get(CHECKSUM, checksum_of(description)) != checksum_of(description):  # older ones have none
+    if not is_sound(description):
         raise InputError(f"{path} does not match its checksum: rebuild the index")
     for name, file in description["files"].items():
-        if described_again(index.folder, name, file) != file:
+        if not _agree(described_again(index.folder, name, file), file):
             raise InputError(f"{index.folder / name} does not match its checksum: rebuild the index")
     if (commit := description["lucene"].get(COMMIT_FILE)) and f"lucene/{commit}" not in description["files"]:
         raise InputError(f"{index.lucene_folder / commit} is not on the list of {DESCRIPTION}: rebuild the index")
@@ -54,12 +53,17 @@ def verify(index: Index) -> int:
     return count
 
 
+def _agree(found: dict, listed: dict) -> bool:
+    """Whether a file is as it is listed; descriptions of earlier versions have fewer checksums."""
+    return {name: found.get(name) for name in listed} == listed
+
+
 def _compare(path: Path, files: dict, listed: dict, repair: str) -> None:
     """Compare the files beside a description with the listed ones."""
     for name in sorted(files.keys() | listed.keys()):
         if name not in listed:
             raise InputError(f"{path.parent / name} is not on the list of {path.name}: {repair}, or remove it")
-        if name not in files or listed[name] != files[name]:
+        if name not in files or not _agree(files[name], listed[name]):
             raise InputError(f"{path.parent / name} does not match its checksum: {repair}")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,11 +13,11 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, save_array
-from rerank_plugin.files.fingerprints import describe_file
+from rerank_plugin.files.checksums import describe_file
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.files.string_table import StringTableWriter, hash_strings
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
-from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, KNOWLEDGE_BASE, fold
+from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, KNOWLEDGE_BASE, content_checksum, fold
 
 BATCH = 10_000  # concepts or relations to write at once
 T = TypeVar("T")
@@ -60,8 +59,6 @@ def compile_knowledge(
         relations = _batches(progress(source.relations, "relations"))
         relation_names, relation_count, relations_left_out = _write_relations(relations, rows, writing)
         files = {path.name: describe_file(path) for path in sorted(writing.iterdir())}
-        # The checksum depends on the content alone, not on the name of the source or the version of the package.
-        content = [{name: entry["blake2b"] for name, entry in files.items()}, relation_names, type_names]
         description = {
             "format_version": FORMAT_VERSION,
             "created_by": f"rerank_plugin {__version__}",
@@ -76,9 +73,9 @@ def compile_knowledge(
             "relations_left_out": relations_left_out,
             "relation_names": relation_names,
             "type_names": type_names,
-            "checksum": blake2b(json.dumps(content).encode(), digest_size=16).hexdigest(),
             "files": files,
         }
+        description["checksum"] = content_checksum(description)
         (writing / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
     return description
 

@@ -14,12 +14,14 @@ The folder holds, for C concepts, T terms and E relations:
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.arrays import open_array
+from rerank_plugin.files.arrays import are_below, are_offsets, are_sorted, open_array
+from rerank_plugin.files.checksums import check_files, passed
 from rerank_plugin.files.outputs import FolderKind, restore_interrupted
 from rerank_plugin.files.string_table import StringTable, hash_strings
 
@@ -44,17 +46,40 @@ class KnowledgeBase:
         self.checksum: str = self.description["checksum"]
         self.relation_names: list[str] = self.description["relation_names"]
         self.type_names: list[str] = self.description["type_names"]
-        self.ids = StringTable(self.folder, "ids")
-        self.names = StringTable(self.folder, "names")
-        self.terms = StringTable(self.folder, "terms")
-        self.term_offsets = self._array("term_offsets")  # uint64 [C+1]
-        self.types, self.type_offsets = self._array("types"), self._array("type_offsets")  # uint16, uint64 [C+1]
-        self.heads, self.tails = self._array("heads"), self._array("tails")  # int32 [E]
-        self.relations = self._array("relations")  # int32 [E]
-        self._hashes, self._hashed_terms = self._array("folded.hashes"), self._array("folded.rows")
+        opened = []
 
-    def _array(self, name: str) -> np.ndarray:
-        return open_array(self.folder / f"{name}.npy")
+        def array(name: str, dtype: type[np.generic], length: int | None = None) -> np.ndarray:
+            opened.append(self.folder / f"{name}.npy")
+            return open_array(opened[-1], dtype=dtype, shape=(length,))
+
+        try:
+            self.ids = StringTable(self.folder, "ids")
+            concepts = len(self.ids)
+            self.names = StringTable(self.folder, "names", rows=concepts)
+            self.terms = StringTable(self.folder, "terms")
+            self.term_offsets = array("term_offsets", np.uint64, concepts + 1)
+            self.types, self.type_offsets = array("types", np.uint16), array("type_offsets", np.uint64, concepts + 1)
+            self.heads = array("heads", np.int32)  # [E]
+            self.relations, self.tails = (array(name, np.int32, len(self.heads)) for name in ("relations", "tails"))
+            self._hashes = array("folded.hashes", np.uint64, len(self.terms))
+            self._hashed_terms = array("folded.rows", np.uint32, len(self.terms))
+            if not passed(opened, self._is_sound, len(self.type_names), len(self.relation_names)):
+                raise ValueError("its arrays do not fit together")
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.folder} cannot be read ({error}); compile the knowledge base again") from None
+
+    def _is_sound(self) -> bool:
+        """Whether all concepts, terms, types and relations in the arrays exist."""
+        return (
+            are_offsets(self.term_offsets, len(self.terms))
+            and are_offsets(self.type_offsets, len(self.types))
+            and are_below(self.types, len(self.type_names))
+            and are_below(self.heads, len(self))
+            and are_below(self.tails, len(self))
+            and are_below(self.relations, len(self.relation_names))
+            and are_sorted(self._hashes)
+            and are_below(self._hashed_terms, len(self.terms))
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -111,11 +136,18 @@ def _description(folder: Path) -> dict:
     missing = [name for name, kind in REQUIRED.items() if not isinstance(description.get(name), kind)]
     if missing:
         raise InputError(f"{path} lacks {' and '.join(missing)}; compile the knowledge base again")
-    for name, expected in description["files"].items():
-        size = (folder / name).stat().st_size if (folder / name).is_file() else None
-        if size != expected["bytes"]:
-            raise InputError(
-                f"{folder / name} {'is missing' if size is None else f'has {size} bytes'}, expected "
-                f"{expected['bytes']} bytes: the knowledge base is damaged or incompletely copied; compile it again"
-            )
+    again = "compile the knowledge base again"
+    if description["checksum"] != content_checksum(description):
+        raise InputError(f"{path} was changed since it was written: {again}")
+    check_files(folder, description["files"], again)
     return description
+
+
+def content_checksum(description: dict) -> str:
+    """The checksum of what a knowledge base holds, whatever the name of its source and the version of the package."""
+    try:
+        files = {name: file["blake2b"] for name, file in description["files"].items()}
+    except (KeyError, TypeError, AttributeError):
+        return ""
+    content = [files, description["relation_names"], description["type_names"]]
+    return blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()

@@ -13,7 +13,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.files.fingerprints import describe_file
+from rerank_plugin.files.checksums import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, read_config

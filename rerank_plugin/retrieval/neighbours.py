@@ -35,7 +35,8 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments, Query
-from rerank_plugin.files.arrays import open_array, ranges, save_array
+from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges, save_array
+from rerank_plugin.files.checksums import check_description, fault, passed
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -53,6 +54,7 @@ JUDGED = FolderKind(
     ("forward_index", "sources"),
     ("vectors.npy", "starts.npy", "rows.npy"),
 )
+DTYPES = np.float32, np.uint64, np.uint32  # of these files, in their order
 FORMAT_VERSION = 1
 TINY = np.finfo(np.float64).tiny
 SAME = 1 - 1e-5  # cosine, float32, from which on two queries are taken to have the same words
@@ -182,12 +184,20 @@ class NeighboursStage:
         with reading(folder, repair):
             described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
             entries = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
-            self.vectors, self.starts, self.rows = (open_array(folder / name) for name in JUDGED.files)
+            check_description(folder / DESCRIPTION_FILE, described, repair)
+            changed = [name for name in JUDGED.files if fault(folder / name, described["files"][name]) is not None]
+            opened = [folder / name for name in JUDGED.files]
+            self.vectors, self.starts, self.rows = map(open_array, opened, [None] * 3, DTYPES)
         expected = [FORMAT_VERSION, self.forward.checksum, len(self.vectors), len(self.rows)]
         fits = self.vectors.shape[1:] == (self.encoder.spaces.size,) and len(self.starts) == len(self.vectors) + 1
-        if entries != expected or not fits:
+        if entries != expected or changed or not fits or not passed(opened, self._is_sound, len(self.forward)):
             raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
         self.counts = np.diff(self.starts.astype(np.int64))
+
+    def _is_sound(self) -> bool:
+        """Whether all rows exist, their lists follow one another, and the vectors are numbers."""
+        rows = are_offsets(self.starts, len(self.rows)) and are_below(self.rows, len(self.forward))
+        return rows and bool(np.isfinite(self.vectors).all())
 
     def _open(self, index) -> tuple[list[FirstStage], QueryEncoder]:
         """The first stages that say whom to listen to, none to listen to all, and what encodes queries."""

@@ -9,9 +9,10 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.checksums import END
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.forward import is_appended
-from rerank_plugin.indexes.index_folder import END, Index
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from tests.indexes.alike import search_alike

@@ -9,6 +9,7 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.files.checksums import sealed
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
@@ -107,7 +108,7 @@ def test_invalid_settings_and_those_of_another_program(folder, tmp_path):
     description = json.loads((copy / "index.json").read_text())
 
     def write(settings):
-        (copy / "index.json").write_text(json.dumps({**description, "knowledge": settings}))
+        (copy / "index.json").write_text(json.dumps(sealed({**description, "knowledge": settings})))
 
     write([])
     with pytest.raises(InputError, match="index.json.*knowledge"):

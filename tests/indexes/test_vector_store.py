@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files import outputs
+from rerank_plugin.files.checksums import sealed
 from rerank_plugin.indexes import vector_store
 from rerank_plugin.indexes.index_folder import forward_checksum, write_description
 from rerank_plugin.indexes.vector_store import (
@@ -316,7 +317,7 @@ def test_vectors_of_another_index_are_not_used(index, tmp_path, caplog):
 def described(**changes):
     def change(folder):
         path = folder / "encodings.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        path.write_text(json.dumps(sealed({**json.loads(path.read_text()), **changes})))
 
     return change
 

@@ -1,0 +1,170 @@
+"""What a description says of the files beside it and of itself, compared when they are opened, but once.
+
+A small file is compared with the checksum of all its bytes; a large one with those of its beginning, its end and some
+blocks between them, as reading all of it would take as long as the work that follows. What was found sound is
+remembered by sizes and times in ``~/.cache/rerank_plugin/sound`` (``XDG_CACHE_HOME``), so that the next process reads
+nothing. Where that file cannot be written, every process compares again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.outputs import INNER, replacing
+
+CHECKSUM = "checksum"  # of the other entries, in a description
+END = 4096  # bytes at either end of a file, and of a block, with a checksum of their own
+BLOCKS = 32  # between the ends
+SMALL = 1 << 20  # bytes; smaller files are compared whole
+KEPT = 8192  # files, or groups of them, that are remembered
+RECENT = 2.0  # seconds, in which a file may change again with the same time
+
+
+def describe_file(path: Path, start: int = 0, stop: int | None = None) -> dict[str, Any]:
+    """Size and BLAKE2b checksum of a file, or of its bytes from ``start`` to ``stop``."""
+    digest, left = blake2b(digest_size=16), (path.stat().st_size if stop is None else stop) - start
+    size = 0
+    with open(path, "rb") as file:
+        file.seek(start)
+        while block := file.read(min(1 << 20, left - size)):
+            digest.update(block)
+            size += len(block)
+    return {"bytes": size, "blake2b": digest.hexdigest()}
+
+
+def describe_parts(path: Path, size: int) -> dict[str, str]:
+    """Checksums of the beginning, the end and a sample of the first ``size`` bytes of a file.
+
+    Beginning and end overlap in a short file, and a small one needs no sample.
+    """
+    parts = {"head": [0], "tail": [max(size - END, 0)]}
+    if size > SMALL:
+        parts["sample"] = [size * number // (BLOCKS + 1) // END * END for number in range(1, BLOCKS + 1)]
+    described = {}
+    with open(path, "rb") as file:
+        for name, places in parts.items():
+            digest = blake2b(digest_size=8)
+            for place in places:
+                file.seek(place)
+                digest.update(file.read(min(END, size - place)))
+            described[name] = digest.hexdigest()
+    return described
+
+
+def checksum_of(description: Mapping[str, Any], name: str = CHECKSUM) -> str:
+    """The checksum of a description's content, without its own checksum, the entry ``name``."""
+    content = {key: value for key, value in description.items() if key != name}
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def sealed(description: Mapping[str, Any], name: str = CHECKSUM) -> dict[str, Any]:
+    """A description with its checksum, the entry ``name``."""
+    return {**description, name: checksum_of(description, name)}
+
+
+def is_sound(description: Mapping[str, Any], name: str = CHECKSUM) -> bool:
+    """Whether a description fits its checksum; those of earlier versions have none."""
+    return name not in description or description[name] == checksum_of(description, name)
+
+
+def check_description(path: Path, description: Mapping[str, Any], again: str, name: str = CHECKSUM) -> None:
+    """An `InputError` if the description in a file was changed since, which whoever changes it can allow."""
+    if not is_sound(description, name):
+        raise InputError(
+            f"{path} was changed since it was written: {again}, or take out its entry {name!r} to use it as it is"
+        )
+
+
+def fault(path: Path, described: Mapping[str, Any], grows: bool = False, whole: bool = False) -> str | None:
+    """What is wrong with a file, by its description, as the end of a sentence; None for a file that is as described.
+
+    Args:
+        described: ``bytes``, and as far as they are known ``blake2b`` or the ``pieces`` that have it, ``head``,
+            ``tail`` and ``sample``.
+        grows: whether bytes may follow those described.
+        whole: compare all bytes, of a large file, too.
+    """
+    size, expected = path.stat().st_size if path.is_file() else None, described["bytes"]
+    if size is None:
+        return "is missing"
+    if size != expected and not (grows and size > expected):
+        return f"has {size} bytes"
+
+    def is_same() -> bool:
+        known = describe_parts(path, expected)
+        if any(described.get(part, found) != found for part, found in known.items()):
+            return False
+        pieces, start = described.get("pieces", [described]), 0
+        for piece in pieces if whole or expected <= SMALL else ():
+            if "blake2b" in piece and describe_file(path, start, start + piece["bytes"])["blake2b"] != piece["blake2b"]:
+                return False
+            start += piece["bytes"]
+        return True
+
+    return None if passed([path], is_same, dict(described), whole) else "has changed"
+
+
+def check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], again: str) -> None:
+    """Compare all bytes of the files of a folder with their descriptions.
+
+    Raises:
+        InputError: names the first file that differs.
+    """
+    for name, described in files.items():
+        if (wrong := fault(folder / name, described, whole=True)) is not None:
+            raise InputError(
+                f"{folder / name} {wrong}, expected {described['bytes']} bytes as they were written: it is damaged, or "
+                f"not copied completely; {again}"
+            )
+
+
+def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any) -> bool:
+    """Whether files pass a check, which is called unless they have passed it before.
+
+    Args:
+        how: everything else that the check depends on, as JSON values.
+    """
+    states = [os.stat(path) for path in paths]
+    content = [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in states]
+    key = blake2b(json.dumps([content, how], sort_keys=True).encode(), digest_size=16).hexdigest()
+    if key in _remembered():
+        return True
+    if not check():
+        return False
+    if time.time() - max(max(one.st_mtime, one.st_ctime) for one in states) > RECENT:
+        _remember(key)
+    return True
+
+
+def _memory() -> Path:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(folder, "rerank_plugin", "sound")
+
+
+@cache
+def _remembered() -> set[str]:
+    """The checks that were passed, by lines of their file; a line that was not written completely is of no check."""
+    with suppress(OSError):
+        lines = _memory().read_text(errors="replace").splitlines()
+        if len(lines) > 2 * KEPT:
+            with suppress(InputError), replacing(_memory(), INNER, overwrite=True) as file:
+                file.write("".join(f"{line}\n" for line in lines[-KEPT:]).encode())
+        return set(lines)
+    return set()
+
+
+def _remember(key: str) -> None:
+    _remembered().add(key)
+    with suppress(OSError):
+        _memory().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(_memory(), "ab", buffering=0) as file:
+            file.write(f"{key}\n".encode())  # at once: lines of several processes do not mix
