@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.checksums import CHECKSUM, checksum_of, is_sound
+from rerank_plugin.files.checksums import CHECKSUM, checksum_of
 from rerank_plugin.indexes.forward import field_statistics
 from rerank_plugin.indexes.index_folder import (
     COMMIT_FILE,
@@ -34,9 +34,7 @@ def verify(index: Index) -> int:
         InputError: a file is damaged, missing, or not listed in the description; or the description does not match its
             checksum or the files.
     """
-    path, description = index.folder / DESCRIPTION, index.description
-    if not is_sound(description):
-        raise InputError(f"{path} does not match its checksum: rebuild the index")
+    description = index.description
     for name, file in description["files"].items():
         if not _agree(described_again(index.folder, name, file), file):
             raise InputError(f"{index.folder / name} does not match its checksum: rebuild the index")
