@@ -25,12 +25,12 @@ from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.arrays import ArrayWriter, save_array
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import PIECE, StringTableWriter
 from rerank_plugin.indexes.building import BuildReport, distinct_batches
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, Layout, field_statistics
 from rerank_plugin.indexes.index_folder import (
-    CHECKSUM,
     DESCRIPTION,
     GENERATIONS,
     INDEX,

@@ -251,7 +251,6 @@ class ForwardIndex:
             are_offsets(self.offsets, len(self.tokens))
             and are_below(self.tokens, terms)
             and bool((self.title_lengths <= np.diff(self.offsets)).all())
-            and all(are_below(counts, rows + 1) for counts in self._document_frequency.values())
             and all(bool((counts <= np.diff(self.offsets)).all()) for counts in self._unique_terms.values())
             and are_below(self.deleted, rows)
             and bool((self.deleted[1:] > self.deleted[:-1]).all())

@@ -377,13 +377,13 @@ class Index:
         mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
         settings = self.description.get(KNOWLEDGE)
         try:
-            if self.shards:
-                return ShardedForward(
-                    self.folder, mean_lengths, self.tokenizer, forward_checksum(self.description), self.layout, self,
-                    [shard.forward for shard in self.shards],
-                )  # fmt: skip
-            knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
             with reading(self.folder, f"build it again with: {self.rebuild}"):
+                if self.shards:
+                    return ShardedForward(
+                        self.folder, mean_lengths, self.tokenizer, forward_checksum(self.description), self.layout,
+                        self, [shard.forward for shard in self.shards],
+                    )  # fmt: skip
+                knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
                 forward = ForwardIndex(
                     self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description),
                     self.layout, self,

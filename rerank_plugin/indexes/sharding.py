@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rerank_plugin.files.arrays import open_array, ranges
+from rerank_plugin.files.arrays import are_below, open_array, ranges
+from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import DELETED, FIELDS, ForwardIndex, Layout, Words
 from rerank_plugin.text.tokenizer import Tokenizer
@@ -90,17 +91,35 @@ class ShardedForward(ForwardIndex):
         self.in_memory, self.name = False, str(folder)
         files, sizes = folder / layout.folder, layout.sizes
 
-        def array(name: str) -> np.ndarray:
-            return open_array(files / f"{name}.npy", sizes.get(f"{name}.npy"))
+        opened = []
 
-        self.shard_numbers, self.places, self.title_lengths = map(array, (SHARDS, "places", "title_lengths"))
-        self._unique_terms = {field: array(f"unique_{field}") for field in FIELDS}
-        self.ids = StringTable(files, "ids", layout.pieces("ids"), sizes)
+        def array(name: str, length: int | None = None) -> np.ndarray:
+            opened.append(files / f"{name}.npy")
+            return open_array(opened[-1], sizes.get(f"{name}.npy"), shape=(length,))
+
+        self.title_lengths = array("title_lengths")
+        rows = len(self.title_lengths)
+        self.shard_numbers, self.places = array(SHARDS, rows), array("places", rows)
+        self._unique_terms = {field: array(f"unique_{field}", rows) for field in FIELDS}
+        self.ids = StringTable(files, "ids", layout.pieces("ids"), sizes, rows)
         self.terms = StringTable(files, "terms", layout.pieces("terms"), sizes)
         self.titles = ShardedTable(self, "titles")  # type: ignore[assignment]
         self.published = ShardedTable(self, "published")  # type: ignore[assignment]
-        self._document_frequency = {field: array(f"df_{field}{layout.end}") for field in FIELDS}
+        terms = max(len(self.terms), 1)
+        self._document_frequency = {field: array(f"df_{field}{layout.end}", terms) for field in FIELDS}
         self.deleted = array(f"deleted{layout.end}")
+        if not passed(opened, self._is_sound, list(map(len, shards)), sizes):
+            raise ValueError(f"the arrays in {files} do not fit together, or the shards")
+
+    def _is_sound(self) -> bool:
+        """Whether all documents are in the shards."""
+        sizes = np.array(list(map(len, self.shards)))
+        return (
+            are_below(self.shard_numbers, len(sizes))
+            and are_below(self.places, int(sizes.max()))
+            and bool((self.places < sizes[self.shard_numbers]).all())
+            and are_below(self.deleted, len(self))
+        )
 
     @cached_property
     def rows_of(self) -> list[np.ndarray]:
