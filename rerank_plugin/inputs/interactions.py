@@ -17,6 +17,7 @@ import numpy as np
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, ModelQuery
 from rerank_plugin.kernels.parallel import Workspace, split
+from rerank_plugin.text.word_vectors import EmbeddingTable
 
 if TYPE_CHECKING:  # the fast paths need no torch
     from torch import Tensor
@@ -78,21 +79,41 @@ def candidate_words(
     return CandidateWords(terms[:distinct], builder.model_ids[terms[:distinct]], places, lengths)
 
 
-class UnitVectors:
-    """Word vectors of length 1, float32 [V, D], for :func:`similarity_table`; a zero vector stays zero."""
+class ComparedVectors:
+    """Word vectors to compare words by: their inner products, which are exact integers where they are quantized.
 
-    def __init__(self, vectors: Tensor | np.ndarray):
-        if isinstance(vectors, np.ndarray):
-            lengths = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))  # [V]
-            self.matrix = vectors / np.maximum(lengths, SMALLEST_NORM)[:, None]
-            return
-        from torch.nn import functional
+    Args:
+        vectors: a table, or float32 [V, numbers].
+        dimension: D, the numbers of each vector to read; by default all.
 
-        self.matrix = functional.normalize(vectors.detach().float().cpu(), dim=1).numpy()
+    Attributes:
+        norms: float32 [V].
+        factors: float32 [V]; times its numbers a vector has the length 1. That of row 0, for unknown words, is 0.
+    """
+
+    def __init__(self, vectors: EmbeddingTable | np.ndarray, dimension: int | None = None):
+        from rerank_plugin.kernels import word_loops
+
+        self.numbers, self.scales = EmbeddingTable.of(vectors)
+        self.dimension = dimension or self.numbers.shape[1]
+        self.quantized = self.numbers.dtype == np.int8
+        self.squares = np.empty(len(self.numbers))  # of the numbers, without their scales
+        word_loops.squares(self.numbers, self.dimension, self.squares)
+        self.norms = (self.scales * np.sqrt(self.squares)).astype(np.float32)
+        self.factors = self.scales / np.maximum(self.norms, SMALLEST_NORM)
+        self.factors[0] = 0
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """The vectors of some words, float32 [n, D]."""
+        return self.numbers[ids, : self.dimension] * self.scales[ids, None]
+
+    def queries(self, ids: np.ndarray) -> np.ndarray:
+        """The numbers of a query's words, int16 or float32 [m, D]."""
+        return self.numbers[ids, : self.dimension].astype(np.int16 if self.quantized else np.float32)
 
 
 def similarity_table(
-    vectors: UnitVectors, query: ModelQuery, words: CandidateWords, workspace: Workspace, threads: int
+    vectors: ComparedVectors, query: ModelQuery, words: CandidateWords, workspace: Workspace, threads: int
 ) -> np.ndarray:
     """Similarities of the candidates' distinct words to the query's words, float32 [U, m].
 
@@ -103,6 +124,8 @@ def similarity_table(
     count = int(query.mask.sum())
     table = workspace.array("similarities", (len(words.terms), count), np.float32)
     ids, terms = query.ids[:count].astype(np.int32), query.terms[:count].astype(np.int32)
-    fill = partial(word_loops.similarities, vectors.matrix, words.ids, words.terms, ids, terms, table)
+    products = workspace.array("products", table.shape, np.int32 if vectors.quantized else np.float32)
+    words_and_query = words.ids, words.terms, vectors.queries(ids), vectors.factors[ids], terms
+    fill = partial(word_loops.similarities, vectors.numbers, vectors.factors, *words_and_query, products, table)
     split(fill, len(words.terms), threads)
     return table

@@ -18,24 +18,29 @@ import numpy as np
 
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
-from rerank_plugin.inputs.interactions import CandidateWords, UnitVectors, candidate_words, similarity_table
+from rerank_plugin.inputs.interactions import CandidateWords, ComparedVectors, candidate_words, similarity_table
 from rerank_plugin.inputs.lexical_features import COSINE
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import Workspace
+from rerank_plugin.text.word_vectors import EmbeddingTable
 
 TEXT_WORDS = 200  # words of a document that are read
 SMALLEST = 1e-12  # avoids a division by zero for texts without words
 
 
 class VectorFeatures:
-    """Computes the named features from word vectors float32 [V, D], row 0 for words without one. It is thread-safe."""
+    """Computes the named features from word vectors, row 0 for words without one. It is thread-safe.
 
-    def __init__(self, names: Sequence[str], vectors: np.ndarray):
+    Args:
+        vectors, dimension: as those of :class:`~rerank_plugin.inputs.interactions.ComparedVectors`.
+    """
+
+    def __init__(self, names: Sequence[str], vectors: EmbeddingTable | np.ndarray, dimension: int | None = None):
         self.names = tuple(names)
-        self.lengths = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))  # [V]
-        self.units = UnitVectors(vectors)
+        self.vectors = ComparedVectors(vectors, dimension)
+        self.lengths = self.vectors.norms.copy()  # [V]
         self.lengths[0] = 0
         self.workspace = Workspace()
         self.text_lengths: np.ndarray | None = None  # by row of the index, float32 [R]; 0 until computed
@@ -43,7 +48,7 @@ class VectorFeatures:
     def __call__(self, builder: InputBuilder, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """The features of all candidates of a query, float32 [C, F]."""
         words = candidate_words(builder, candidates, self.workspace, TEXT_WORDS)
-        table = similarity_table(self.units, query, words, self.workspace, threads=1)  # [U, m]
+        table = similarity_table(self.vectors, query, words, self.workspace, threads=1)  # [U, m]
         lengths = self.lengths[query.ids[query.mask]]  # [m]
         columns = np.empty((len(candidates), len(self.names)), np.float32)
         for column, name in enumerate(self.names):
@@ -60,9 +65,10 @@ class VectorFeatures:
         They are sums over document words, from the similarities ``table``, float32 [U, m], to the query words, whose
         vectors have ``lengths``, float32 [m].
         """
-        total = lengths.astype(np.float64) @ self.units.matrix[query.ids[query.mask]]  # [D]
+        ids = query.ids[query.mask]
+        total = self.vectors.take(ids[ids > 0]).sum(axis=0, dtype=np.float64)  # [D]
         weights = lengths / np.float32(max(float(np.linalg.norm(total)), SMALLEST))  # [m]
-        products = self.workspace.array("products", (len(words.ids),), np.float32)
+        products = self.workspace.array("word products", (len(words.ids),), np.float32)
         sums = np.empty(len(words.lengths), np.float32)
         _add_products(table, self.lengths, words.ids, words.places, words.lengths, weights, products, sums)
         return sums
@@ -76,8 +82,9 @@ class VectorFeatures:
                 self.text_lengths = np.zeros(len(builder.index), np.float32)
             known = self.text_lengths[rows]
         missing = np.flatnonzero(known == 0)
-        total = np.empty(self.units.matrix.shape[1], np.float32)
-        _text_lengths(self.units.matrix, self.lengths, words.ids, words.places, words.lengths, missing, total, known)
+        total = np.empty(self.vectors.dimension, np.float32)
+        numbers, scales = self.vectors.numbers, self.vectors.scales
+        _text_lengths(numbers, scales, words.ids, words.places, words.lengths, missing, total, known)
         if self.text_lengths is not None:
             self.text_lengths[rows] = known
         return known
@@ -108,22 +115,23 @@ def _add_products(table, norms, ids, places, lengths, weights, products, sums):
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _text_lengths(units, norms, ids, places, lengths, missing, total, text_lengths):
+def _text_lengths(numbers, scales, ids, places, lengths, missing, total, text_lengths):
     """The lengths of the sums of the vectors of the candidates ``missing``, into ``text_lengths``, float32 [C].
 
     total: scratch, float32 [D].
     """
-    dimension = units.shape[1]
+    dimension = len(total)
     for candidate in missing:
         for i in range(dimension):
             total[i] = 0.0
         for position in range(lengths[candidate]):
             if position + AHEAD < lengths[candidate]:
-                prefetch_row(units, ids[places[candidate, position + AHEAD]])
+                prefetch_row(numbers, ids[places[candidate, position + AHEAD]])
             word = ids[places[candidate, position]]
-            norm = norms[word]
-            for i in range(dimension):
-                total[i] += norm * units[word, i]
+            if word > 0:
+                scale = scales[word]
+                for i in range(dimension):
+                    total[i] += scale * np.float32(numbers[word, i])
         square = np.float32(0.0)
         for i in range(dimension):
             square += total[i] * total[i]

@@ -46,37 +46,63 @@ def distinct_words(tokens, starts, lengths, marks, places, terms):
 
 
 @njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def similarities(vectors, ids, terms, query_ids, query_terms, table, start, stop):
+def squares(numbers, dimension, sums):
+    """The sum of the squares of each row's first ``dimension`` numbers, into ``sums``, float64 [V]."""
+    for row in range(len(numbers)):
+        total = 0.0
+        for i in range(dimension):
+            number = np.float64(numbers[row, i])
+            total += number * number
+        sums[row] = total
+
+
+@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
+def inner_products(numbers, ids, queries, products, start, stop):
+    """The products of words start..stop and the query's, into ``products`` [U, m], whose type the sums have.
+
+    Args:
+        numbers: int8 or float32 [V, at least D]. ids: int32 [U].
+        queries: int16, for exact sums in int32, or float32 [m, D].
+    """
+    kind, last = products.dtype.type, len(queries) - 1
+    for word in range(start, stop):
+        if word + AHEAD < stop:
+            prefetch_row(numbers, ids[word + AHEAD])
+        row = numbers[ids[word]]
+        for column in range(0, last + 1, 4):  # four at once, as reading takes longer than multiplying
+            query_0, query_1 = queries[column], queries[min(column + 1, last)]
+            query_2, query_3 = queries[min(column + 2, last)], queries[min(column + 3, last)]
+            sum_0 = sum_1 = sum_2 = sum_3 = kind(0)
+            for i in range(queries.shape[1]):
+                number = kind(row[i])
+                sum_0 = kind(sum_0 + number * kind(query_0[i]))
+                sum_1 = kind(sum_1 + number * kind(query_1[i]))
+                sum_2 = kind(sum_2 + number * kind(query_2[i]))
+                sum_3 = kind(sum_3 + number * kind(query_3[i]))
+            products[word, min(column + 3, last)] = sum_3
+            products[word, min(column + 2, last)] = sum_2
+            products[word, min(column + 1, last)] = sum_1
+            products[word, column] = sum_0
+
+
+@njit(nogil=True, cache=True)
+def similarities(numbers, factors, ids, terms, queries, query_factors, query_terms, products, table, start, stop):
     """Rows start..stop of a similarity table.
 
     Args:
-        vectors: unit vectors, float32 [V, D]. ids: int32 [U]. terms: int32 [U].
-        query_ids: int32 [m]. query_terms: int32 [m], -1 for a word of no document.
+        numbers, ids, queries, products: as those of :func:`inner_products`; the products are overwritten.
+        factors: of each vector, float32 [V]: times the numbers they make a unit vector. query_factors: float32 [m].
+        terms: int32 [U]. query_terms: int32 [m], -1 for a word of no document.
         table: float32 [U, m], to be filled.
     """
-    dimension, last = vectors.shape[1], len(query_ids) - 1
+    inner_products(numbers, ids, queries, products, start, stop)
     for word in range(start, stop):
-        if word + AHEAD < stop:
-            prefetch_row(vectors, ids[word + AHEAD])
-        row = vectors[ids[word]]
-        for column in range(0, last + 1, 4):  # four at once, as reading takes longer than multiplying
-            query_0, query_1 = vectors[query_ids[column]], vectors[query_ids[min(column + 1, last)]]
-            query_2, query_3 = vectors[query_ids[min(column + 2, last)]], vectors[query_ids[min(column + 3, last)]]
-            sum_0 = sum_1 = sum_2 = sum_3 = np.float32(0.0)
-            for i in range(dimension):
-                sum_0 += row[i] * query_0[i]
-                sum_1 += row[i] * query_1[i]
-                sum_2 += row[i] * query_2[i]
-                sum_3 += row[i] * query_3[i]
-            table[word, min(column + 3, last)] = sum_3
-            table[word, min(column + 2, last)] = sum_2
-            table[word, min(column + 1, last)] = sum_1
-            table[word, column] = sum_0
-        for column in range(last + 1):
+        factor = factors[ids[word]]
+        for column in range(len(query_terms)):
+            table[word, column] = np.float32(products[word, column]) * factor * query_factors[column]
+        for column in range(len(query_terms)):
             if terms[word] == query_terms[column]:
                 table[word, column] = 1.0
-            elif ids[word] == 0 or query_ids[column] == 0:
-                table[word, column] = 0.0
 
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: the high bits of its multiples are spread evenly

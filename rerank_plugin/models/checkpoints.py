@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -126,7 +127,7 @@ def save_checkpoint(
         raise ValueError(f"the model '{model.name}' has {model.config.concepts} concepts without names")
     config: dict[str, Any] = {"model": model.name, "config": asdict(model.config)}
     if vectors is not None:
-        rows, dimension = vectors.matrix.shape
+        rows, dimension = vectors.numbers.shape
         config |= {"tokenizer": vectors.vocabulary.tokenizer, "words": rows, "dimension": dimension}
     libraries = {library.__name__: library.__version__ for library in (torch, np, safetensors)}
     config["versions"] = {"rerank_plugin": __version__, "python": platform.python_version(), **libraries}
@@ -234,18 +235,44 @@ def load_checkpoint(folder: Path, described: dict[str, Any] | None = None) -> tu
 def load_stored(folder: Path, described: dict[str, Any]) -> tuple[StoredModel, Vocabulary] | None:
     """:func:`load_checkpoint` without the module, with the same errors; None for a model that needs its module.
 
-    Imports no torch, unless the model's :class:`~rerank_plugin.models.base.ShapedConfig` does.
+    While a checkpoint is in use, its files unchanged, it is the same model: a service reads it for each index, for texts
+    and for reloads. Imports no torch, unless the model's :class:`~rerank_plugin.models.base.ShapedConfig` does.
     """
+    state = json.dumps(described, sort_keys=True, default=str), *_state(folder)
+    if (model := _in_use.get(state)) is not None:
+        return model, _vocabularies[model]
+    if (loaded := _load_stored(folder, described)) is not None:
+        _in_use[state], _vocabularies[loaded[0]] = loaded
+    return loaded
+
+
+_in_use: WeakValueDictionary[tuple, StoredModel] = WeakValueDictionary()  # by the state of a checkpoint's files
+_vocabularies: WeakKeyDictionary[StoredModel, Vocabulary] = WeakKeyDictionary()
+
+
+def _state(folder: Path) -> Iterator[tuple]:
+    """The state of the files that a checkpoint's model is made of, by which a change of one is seen."""
+    words = word_vectors.home(folder)
+    for path in (
+        *(folder / name for name in (CONFIG_FILE, WEIGHTS_FILE, CONCEPTS_FILE, *WORDS)),
+        *(words / name for name in WORDS),
+    ):
+        if path.is_file():
+            stat = path.stat()
+            yield path.resolve(), stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _load_stored(folder: Path, described: dict[str, Any]) -> tuple[StoredModel, Vocabulary] | None:
     name, path = described["model"], folder / WEIGHTS_FILE
     config = build_config(class_of(name, "config"), described["config"], str(folder / CONFIG_FILE))
     if not isinstance(config, ShapedConfig):
         return None
     vectors, concepts = _word_vectors(folder, described), _concepts(folder, described, config)
     weights = _read_weights(path, "numpy")
-    shapes = config.weight_shapes(*vectors.matrix.shape)
+    shapes = config.weight_shapes(*vectors.numbers.shape)
     check_weights(weights, {name: np.empty(shape, np.float32) for name, shape in shapes.items()}, str(path))
     if config.word_vectors:
-        weights.setdefault(config.word_vectors, vectors.matrix)
+        weights.setdefault(config.word_vectors, vectors.numbers if vectors.scales is None else vectors.table)
     return StoredModel(name, config, weights, **concepts), vectors.vocabulary
 
 
@@ -281,7 +308,7 @@ def _word_vectors(folder: Path, config: dict[str, Any]) -> WordVectors:
             f"{folder}: the model was trained on texts tokenized with {config.get('tokenizer')} but the vocabulary "
             f"comes from texts tokenized with {vectors.vocabulary.tokenizer}: {MIXED}"
         )
-    words, dimension = vectors.matrix.shape
+    words, dimension = vectors.numbers.shape
     if (words, dimension) != (config.get("words"), config.get("dimension")):
         raise InputError(
             f"{folder}: the model was trained with {config.get('words')} words of {config.get('dimension')} dimensions "

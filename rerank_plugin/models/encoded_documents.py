@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
 from hashlib import blake2b
@@ -45,9 +46,12 @@ def weights_checksum(model: Reader, vocabulary: Vocabulary) -> str:
     digest.update("\n".join(vocabulary.words).encode())
     if (concepts := model.concept_vocabulary) is not None:
         digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
-    for name, array in sorted(model.arrays().items()):
-        digest.update(f"{name} torch.{array.dtype} {list(array.shape)}".encode())  # as torch names its types
-        digest.update(array.reshape(-1).view(np.uint8).data)
+    for name, array in sorted(model.stored_arrays().items()):
+        pieces: Iterable[np.ndarray] = [array] if isinstance(array, np.ndarray) else array.pieces()
+        shape, dtype = (array.shape, array.dtype) if isinstance(array, np.ndarray) else (array.numbers.shape, "float32")
+        digest.update(f"{name} torch.{dtype} {list(shape)}".encode())  # as torch names its types
+        for piece in pieces:
+            digest.update(piece.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

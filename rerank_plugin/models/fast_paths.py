@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -44,16 +44,23 @@ class _ArrayScorer(ABC, Generic[C]):
         arrays: the weights by name, and the word vectors, as in :meth:`~rerank_plugin.models.reader.Reader.arrays`.
         builder: the input builder of the candidates' index.
         threads: number of threads that share the words, documents or queries.
+
+    Attributes:
+        decodes: whether quantized word vectors are decoded for the class; otherwise ``arrays`` may hold an
+            :class:`~rerank_plugin.text.word_vectors.EmbeddingTable`, as in
+            :meth:`~rerank_plugin.models.reader.Reader.stored_arrays`.
     """
 
-    def __init__(self, config: C, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+    decodes: ClassVar[bool] = True
+
+    def __init__(self, config: C, arrays: Mapping[str, Any], builder: InputBuilder, threads: int):
         self.config, self.builder, self.threads = config, builder, threads
         self.workspace = Workspace()
 
     @classmethod
     def open(cls: type[T], model: Reader, builder: InputBuilder, threads: int) -> T | None:
         """The scorer of a model in eval mode on the CPU; None if another requirement is missing."""
-        return cls(model.config, model.arrays(), builder, threads)
+        return cls(model.config, model.arrays() if cls.decodes else model.stored_arrays(), builder, threads)
 
 
 class FastPath(_ArrayScorer[C]):

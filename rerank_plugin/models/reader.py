@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic
 
@@ -15,6 +16,7 @@ from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import C, ShapedConfig
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
+from rerank_plugin.text.word_vectors import EmbeddingTable
 
 if TYPE_CHECKING:
     from rerank_plugin.inputs.vector_features import VectorFeatures
@@ -41,6 +43,10 @@ class Reader(Generic[C]):
         """The weights by their names in a checkpoint, and fixed word vectors; float32 [...] each."""
         raise NotImplementedError
 
+    def stored_arrays(self) -> Mapping[str, np.ndarray | EmbeddingTable]:
+        """:meth:`arrays`, but quantized word vectors as they are stored, which takes no memory."""
+        return self.arrays()
+
     def input_builder(self, index: ForwardIndex, vocabulary: Vocabulary) -> InputBuilder:
         """The builder that turns queries and candidates of an index into the model's inputs.
 
@@ -60,7 +66,7 @@ class Reader(Generic[C]):
             return None
         from rerank_plugin.inputs.vector_features import VectorFeatures  # here, because it imports numba
 
-        return VectorFeatures(names, self.arrays()["vectors"])
+        return VectorFeatures(names, self.stored_arrays()["vectors"])
 
     def _concept_reader(self, index: ForwardIndex) -> ConceptReader | None:
         if not self.config.concepts:
@@ -76,9 +82,15 @@ class StoredModel(Reader[ShapedConfig]):
 
     name: str
     config: ShapedConfig
-    weights: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray | EmbeddingTable]
     concept_vocabulary: ConceptVocabulary | None = None
     training: ClassVar[bool] = False
 
     def arrays(self) -> dict[str, np.ndarray]:
+        return {
+            name: array.decoded() if isinstance(array, EmbeddingTable) else array
+            for name, array in self.weights.items()
+        }
+
+    def stored_arrays(self) -> Mapping[str, np.ndarray | EmbeddingTable]:
         return self.weights

@@ -80,7 +80,7 @@ class WordMoversDistance(Scorer):
         self.index, self.vectors, self.stop_words, self.exact_top = index, vectors, stop_words, exact_top
         self.listwise = exact_top is not None  # the other titles decide which distances are exact
         self.word_ids = TermIds(index, vectors.vocabulary, stop_words, by_hash=False)
-        longest = float(np.linalg.norm(vectors.matrix.astype(np.float64), axis=1).max())
+        longest = max(float(np.linalg.norm(piece.astype(np.float64), axis=1).max()) for piece in vectors.table.pieces())
         self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
@@ -121,14 +121,15 @@ class WordMoversDistance(Scorer):
 
     def _problems(self, query_ids: np.ndarray, candidates: Candidates) -> list[tuple[np.ndarray, np.ndarray]]:
         """The transport problem of each title: word distances float64 [n, m], and counts of the title's words [n]."""
-        matrix, ids = self.vectors.matrix, self.word_ids.array
+        ids = self.word_ids.array
         titles = []
         for row, length in zip(candidates.rows, candidates.title_lengths):
             words = ids[self.index.document_tokens(row)[:length]]
             titles.append(np.unique(words[words > 0], return_counts=True))
         words = np.unique(np.concatenate([np.zeros(0, ids.dtype), *(words for words, _ in titles)]))  # [U]
-        vectors = matrix[words].astype(np.float64)  # [U, D]
-        table = np.stack([np.linalg.norm(vectors - matrix[id], axis=1) for id in query_ids], axis=1)  # [U, m]
+        vectors = self.vectors.table.take(words).astype(np.float64)  # [U, D]
+        queries = self.vectors.table.take(query_ids)  # [m, D]
+        table = np.stack([np.linalg.norm(vectors - query, axis=1) for query in queries], axis=1)  # [U, m]
         return [(table[np.searchsorted(words, distinct)], counts) for distinct, counts in titles]
 
 

@@ -109,9 +109,8 @@ class HybridStage:
             from rerank_plugin.inputs.vector_features import VectorFeatures
 
             model = self.dense.encoder.reranker.model
-            vectors = model.arrays()["words.embeddings"]  # of the spaces the first is the encoder's own
-            vectors = vectors[:, : vectors.shape[1] // len(model.config.space_weights)]
-            self.matches = VectorFeatures(["vector_matches"], np.ascontiguousarray(vectors))
+            vectors, dimension = model.stored_arrays()["words.embeddings"], self.dense.encoder.spaces.widths[0]
+            self.matches = VectorFeatures(["vector_matches"], vectors, dimension)  # of the encoder's own space
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""

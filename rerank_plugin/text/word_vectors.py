@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from itertools import chain, islice
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
 INT8 = 127  # the largest 8-bit number
+PIECE = 4096  # vectors that are decoded at once: they stay in the CPU's cache
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 WHITE = " \t\r\n"  # of a line; other white space, such as U+00A0, may be a word of GloVe
 FIRST_LINES = 100  # by which the dimension of a file without a header is told
@@ -38,15 +39,53 @@ WORD_VECTORS = FolderKind(
 )
 
 
-class WordVectors(NamedTuple):
-    """A vocabulary and its vectors, float32 [V, D]; row 0 is UNK.
+class EmbeddingTable(NamedTuple):
+    """Vectors as rows of numbers, float32 or int8 [V, D], times a scale each, float32 [V]; that of float32 is 1."""
 
-    Quantized vectors (8-bit) have a scale each, float32 [V]; ``matrix`` holds the products of numbers and scales.
+    numbers: np.ndarray
+    scales: np.ndarray
+
+    @classmethod
+    def of(cls, vectors: EmbeddingTable | np.ndarray) -> EmbeddingTable:
+        """The table of vectors float32 [V, D], which are not copied, or the table that is given."""
+        return vectors if isinstance(vectors, EmbeddingTable) else cls(vectors, np.ones(len(vectors), np.float32))
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.numbers.dtype == np.int8
+
+    def take(self, rows: np.ndarray | slice) -> np.ndarray:
+        """Some of the vectors, float32 [n, D]."""
+        return self.numbers[rows] * self.scales[rows, None]
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """The vectors from the first to the last, float32 [at most PIECE, D] at once."""
+        for start in range(0, len(self.numbers), PIECE):
+            yield self.take(slice(start, start + PIECE))
+
+    def decoded(self) -> np.ndarray:
+        """All vectors, float32 [V, D]."""
+        return self.take(slice(None)) if self.is_quantized else self.numbers
+
+
+class WordVectors(NamedTuple):
+    """A vocabulary and its vectors [V, D]; row 0 is UNK.
+
+    The numbers are float32, or quantized, int8 with a scale for each vector, float32 [V].
     """
 
     vocabulary: Vocabulary
-    matrix: np.ndarray
+    numbers: np.ndarray
     scales: np.ndarray | None = None
+
+    @property
+    def table(self) -> EmbeddingTable:
+        return EmbeddingTable.of(self.numbers if self.scales is None else EmbeddingTable(self.numbers, self.scales))
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The vectors, float32 [V, D]; quantized ones are decoded at each call."""
+        return self.table.decoded()
 
 
 # The first learning rate of each model, as in the original word2vec.
@@ -201,7 +240,7 @@ def compact(vectors: WordVectors, words: int | None = None) -> WordVectors:
     scales = np.where(largest > 0, largest / INT8, 1).astype(np.float32)  # [V]
     numbers = np.rint(matrix / scales[:, None]).astype(np.int8)  # [V, D]
     vocabulary = Vocabulary(vectors.vocabulary.words[1:kept], vectors.vocabulary.tokenizer)
-    return WordVectors(vocabulary, numbers * scales[:, None], scales)
+    return WordVectors(vocabulary, numbers, scales)
 
 
 def extend(vectors: WordVectors, words: Iterable[str], seed: int) -> WordVectors:
@@ -236,13 +275,12 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
     from safetensors.numpy import save_file
 
     vectors.vocabulary.save(folder / VOCABULARY_FILE)
-    tensors = {"embeddings": np.ascontiguousarray(vectors.matrix, np.float32)}
+    tensors = {"embeddings": np.ascontiguousarray(vectors.numbers, np.float32)}
     if vectors.scales is not None:
-        numbers = np.rint(vectors.matrix / vectors.scales[:, None]).astype(np.int8)
-        tensors = {"embeddings": numbers, "scales": vectors.scales}
+        tensors = {"embeddings": np.ascontiguousarray(vectors.numbers), "scales": vectors.scales}
     save_file(tensors, folder / VECTORS_FILE)
     vocabulary = vectors.vocabulary
-    description = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.matrix.shape[1]}
+    description = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.numbers.shape[1]}
     (folder / SETTINGS_FILE).write_text(json.dumps({**description, **settings}, indent=1), encoding="utf-8")
 
 
@@ -273,8 +311,8 @@ def load(folder: Path) -> WordVectors:
         raise InputError(
             f"{path}: 'scales' is {scales.dtype} {list(scales.shape)}, expected float32 [{len(vocabulary)}]"
         )
-    matrix = matrix_of(tensors, "embeddings", path, VOCABULARY_FILE, len(vocabulary), scales)
-    return WordVectors(vocabulary, matrix, scales)
+    numbers = matrix_of(tensors, "embeddings", path, VOCABULARY_FILE, len(vocabulary))
+    return WordVectors(vocabulary, np.array(numbers), scales)  # numpy allocates large pages: words are read faster
 
 
 def read_tensors(path: Path, framework: str = "numpy") -> dict[str, Any]:
@@ -287,15 +325,13 @@ def read_tensors(path: Path, framework: str = "numpy") -> dict[str, Any]:
         raise InputError(f"cannot read {path}: {error}") from None
 
 
-def matrix_of(
-    tensors: dict[str, np.ndarray], name: str, path: Path, lines: str, count: int, scales: np.ndarray | None = None
-) -> np.ndarray:
-    """The tensor ``name`` of the safetensors file ``path``, float32 [count, D], times ``scales`` [count].
+def matrix_of(tensors: dict[str, np.ndarray], name: str, path: Path, lines: str, count: int) -> np.ndarray:
+    """The tensor ``name`` of the safetensors file ``path``, [count, D]: int8 if there are ``scales``, else float32.
 
     ``lines`` names the file beside it with a line for each row.
 
     Raises:
-        InputError: the tensor is missing, has more or fewer rows, or numbers that are not finite.
+        InputError: the tensor is missing, has more or fewer rows, or it or its scales are not finite numbers.
     """
     matrix = tensors.get(name)
     if matrix is None or matrix.ndim != 2:
@@ -305,10 +341,12 @@ def matrix_of(
             f"{path.parent}: {lines} has {count} lines but {path.name} {len(matrix)} vectors: the files do not belong "
             "together"
         )
-    matrix = matrix.astype(np.float32, copy=False)
-    if scales is not None:
-        matrix = matrix * scales[:, None]
-    if not np.isfinite(matrix).all():
+    scales = tensors.get("scales")
+    if scales is None:
+        matrix = matrix.astype(np.float32, copy=False)
+    elif matrix.dtype != np.int8:
+        raise InputError(f"{path}: {name!r} is {matrix.dtype}, and vectors with scales are int8")
+    if not np.isfinite(matrix if scales is None else scales).all():
         raise InputError(f"{path} holds values that are not finite numbers")
     return matrix
 
@@ -321,7 +359,10 @@ def home(folder: Path) -> Path:
 
 def checksum(vectors: WordVectors) -> int:
     """A checksum of words and vectors."""
-    return zlib.crc32(vectors.matrix.tobytes(), zlib.crc32("\n".join(vectors.vocabulary.words).encode()))
+    checksum = zlib.crc32("\n".join(vectors.vocabulary.words).encode())
+    for piece in vectors.table.pieces():
+        checksum = zlib.crc32(np.ascontiguousarray(piece).data, checksum)
+    return checksum
 
 
 def _settings(folder: Path) -> dict:

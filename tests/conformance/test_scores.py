@@ -283,7 +283,7 @@ REPORTS = ("conv-knrm", "delta", "delta-classifier", "knrm", "pacrr")  # others 
 
 @each_path([(case, path) for case, path in EVERY if case.model in REPORTS])
 def test_a_word_vector_that_is_no_number_is_reported(case, path, index, vectors):
-    broken = vectors._replace(matrix=vectors.matrix.copy())
+    broken = vectors._replace(numbers=vectors.matrix.copy())
     broken.matrix[broken.vocabulary.ids["heart"]] = np.nan
     one = opened(make(case, broken), path, index, broken)
     with pytest.raises(InputError, match="document MED-14 for query q17"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rerank_plugin.inputs.builder import InputBuilder, Inputs
 from rerank_plugin.inputs.interactions import (
-    UnitVectors,
+    ComparedVectors,
     candidate_words,
     cosine_matrix,
     same_words,
@@ -95,7 +95,7 @@ class Example:
     def fused(self, candidates, workspace, threads=1):
         """The similarity table spread out as [C, M, N]."""
         words = candidate_words(self.builder, candidates, workspace)
-        table = similarity_table(UnitVectors(torch.from_numpy(self.matrix)), self.words, words, workspace, threads)
+        table = similarity_table(ComparedVectors(self.matrix), self.words, words, workspace, threads)
         assert table.shape == (len(words.terms), min(len(self.query), self.slots)) and table.dtype == np.float32
         matrices = np.zeros((len(candidates), self.slots, self.width), np.float32)
         for row, length in enumerate(words.lengths):

@@ -48,7 +48,7 @@ def test_batches_change_nothing(index, vectors, batch_size):
 
 def test_words_that_are_the_query_words_have_distance_zero(index, vectors):
     """|d|^2 + |q|^2 - 2 d.q would leave a distance of about 1e-3 of the norm in single precision."""
-    plain, device = both(index, vectors._replace(matrix=vectors.matrix * 1e3))
+    plain, device = both(index, vectors._replace(numbers=vectors.matrix * 1e3))
     assert_close(scores(device, index), scores(plain, index))
 
 

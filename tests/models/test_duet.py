@@ -60,7 +60,7 @@ def test_positions_and_windows():
 
 
 def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):
-    huge = vectors._replace(matrix=vectors.matrix.copy())
+    huge = vectors._replace(numbers=vectors.matrix.copy())
     huge.matrix[3] = 1e30
     actual, expected = (
         scores_of(opened(make(Case("duet", DUET), huge), path, index, huge)) for path in ("fast", "module")

@@ -113,9 +113,7 @@ def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     total = fused(query + 0.5 * vectors[np.argsort(-fused(query))[:5]].mean(axis=0))
     best = np.argsort(-total)[:300]
     reranker = dense.encoder.reranker
-    matches = VectorFeatures(
-        ["vector_matches"], np.ascontiguousarray(reranker.module.words.embeddings.numpy()[:, :256])
-    )
+    matches = VectorFeatures(["vector_matches"], reranker.module.words.embeddings.numpy(), 256)
     candidates = type(words)(adapted.forward, best, total[best].astype(np.float32))
     read = reranker.builder.query(adapted.forward.query(QUERY.text))
     total[best] += 0.2 * min_max(matches(reranker.builder, read, candidates)[:, 0])

@@ -20,7 +20,7 @@ CASE = Case("delta", {"filters": 6, "document_words": 20, "lexical_features": LE
 
 def pair(index, vectors, seed=1, **hyper):
     """A model, its reranker on the fast path, and its reranker on the module."""
-    own = vectors._replace(matrix=vectors.matrix.copy())  # the model shares the matrix, and some tests change it
+    own = vectors._replace(numbers=vectors.matrix.copy())  # the model shares the matrix, and some tests change it
     model = make(CASE, own, seed, **hyper)
     return model, *(opened(model, path, index, vectors, threads=2) for path in ("fast", "module"))
 

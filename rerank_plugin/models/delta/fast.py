@@ -5,14 +5,15 @@ contributes ``W_t d - W_t q*``, plus the three features times their weights, at 
 vocabulary, computed once per checkpoint; the rest is computed once per distinct word of the candidates, like the
 closest query word. Difference vectors are never computed.
 
-The distances are sums of squared differences and not ``|d|^2 + |q|^2 - 2 d.q``, which is wrong in the fourth digit if d
-is close to q, and close words matter most.
+Distances come from ``|d|^2 + |q|^2 - 2 d.q``, which in float32 is wrong in the fourth digit if d is close to q, and
+close words matter most. So products of quantized vectors are integers, those of others float64, and so are the sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -21,8 +22,8 @@ from numba import types
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
-from rerank_plugin.inputs.interactions import candidate_words
-from rerank_plugin.kernels.arithmetic import REASSOCIATE, TINY
+from rerank_plugin.inputs.interactions import ComparedVectors, candidate_words
+from rerank_plugin.kernels.arithmetic import TINY
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     LINEAR,
@@ -48,17 +49,21 @@ from rerank_plugin.kernels.intrinsics import (
     store_lanes,
 )
 from rerank_plugin.kernels.parallel import alongside, split
+from rerank_plugin.kernels.word_loops import inner_products
 from rerank_plugin.models.delta.config import DELTA_FEATURES, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
+
+BLOCK = 512 * ROWS  # words whose taps are computed at once
 
 
 class FastDelta(FastPath[DeltaConfig]):
     """Scores candidates like :class:`~rerank_plugin.models.delta.model.Delta`."""
 
-    def __init__(self, config: DeltaConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+    decodes = False
+
+    def __init__(self, config: DeltaConfig, arrays: Mapping[str, Any], builder: InputBuilder, threads: int):
         super().__init__(config, arrays, builder, threads)
-        self.vectors = arrays["vectors"]  # [V, D]
-        self.norms = np.sqrt(np.einsum("vd,vd->v", self.vectors, self.vectors))  # [V]
+        self.vectors = ComparedVectors(arrays["vectors"])  # [V, D]
         convolutions = range(config.convolutions)
         first, *later = (arrays[f"convolutions.{at}.weight"] for at in convolutions)  # [filters, inward, width] each
         self.taps, self.feature_taps = self._first_taps(first)
@@ -79,20 +84,21 @@ class FastDelta(FastPath[DeltaConfig]):
         number of threads.
         """
         taps = tap_columns(weight)  # [inward, width * K]
-        dimension = self.vectors.shape[1] if self.config.differences else 0
-        blocks = -(-len(self.vectors) // ROWS)
-        vocabulary = np.zeros(((blocks + 1) * ROWS, taps.shape[1]), np.float32)
+        dimension = self.vectors.dimension if self.config.differences else 0
+        words = len(self.vectors.numbers)
+        vocabulary = np.zeros((words + ROWS, taps.shape[1]), np.float32)
         if dimension:
-            source = np.zeros((len(vocabulary), dimension), np.float32)
-            source[: len(self.vectors)] = self.vectors
             panels, bias = pack_panels(taps[:dimension]), np.zeros(taps.shape[1], np.float32)
 
             def multiply(start: int, stop: int) -> None:
-                first, count = start * ROWS, (stop - start) * ROWS
-                dense(source[first:], panels, bias, LINEAR, vocabulary[first:], count)
+                source = np.zeros((BLOCK + ROWS, dimension), np.float32)
+                for first in range(start * BLOCK, min(stop * BLOCK, words), BLOCK):
+                    count = min(BLOCK, words - first)
+                    source[:count] = self.vectors.take(np.arange(first, first + count))
+                    dense(source, panels, bias, LINEAR, vocabulary[first:], count)
 
-            split(multiply, blocks, self.threads)
-        vocabulary = vocabulary[: len(self.vectors)]
+            split(multiply, -(-words // BLOCK), self.threads, smallest=1)
+        vocabulary = vocabulary[:words]
         features = taps[dimension:] if self.config.delta_features else np.zeros((DELTA_FEATURES, taps.shape[1]))
         return vocabulary, np.ascontiguousarray(features, np.float32)
 
@@ -101,7 +107,8 @@ class FastDelta(FastPath[DeltaConfig]):
         features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
         words = candidate_words(self.builder, candidates, self.workspace)
         ids = query.ids[query.mask].astype(np.int32)  # [m]
-        query_vectors = self.vectors[ids]  # [m, D]
+        sums = np.int32 if self.vectors.quantized else np.float64
+        products = self.workspace.array("products", (len(words.ids), len(ids)), sums)  # [U, m]
         taps = self.workspace.array("taps", (len(words.ids), self.taps.shape[1]), np.float32)  # [U, width * K]
         inward = config.filters + len(config.lexical_features)
         hidden = self.workspace.array("hidden", (count + ROWS, inward), np.float32)
@@ -115,45 +122,43 @@ class FastDelta(FastPath[DeltaConfig]):
                 config.width, config.filters, buffers, hidden, start, stop,
             )  # fmt: skip
 
-        tables = self.vectors, self.norms, self.taps, self.feature_taps
-        split(partial(_word_taps, *tables, words.ids, ids, query_vectors, taps), len(words.ids), self.threads)
+        vectors = self.vectors
+        tables = vectors.numbers, vectors.scales, vectors.squares, self.taps, self.feature_taps
+        query_words = ids, vectors.queries(ids)
+        split(partial(_word_taps, *tables, words.ids, *query_words, products, taps), len(words.ids), self.threads)
         split(documents, count, self.threads, smallest=16)
         hidden[:count, config.filters :] = (features() - self.feature_mean) * self.feature_scale
         return self.layers.outputs(hidden, count, self.workspace).copy()
 
 
-@njit(nogil=True, cache=True, fastmath=REASSOCIATE)
-def _word_taps(vectors, norms, taps, feature_taps, ids, query_ids, query_vectors, word_taps, start, stop):
+@njit(nogil=True, cache=True)
+def _word_taps(numbers, scales, squares, taps, feature_taps, ids, query_ids, queries, products, word_taps, start, stop):
     """The contributions of distinct words start..stop at each tap of the first convolution, into ``word_taps``.
 
-    word_taps: float32 [U, width * K].
+    products: int32 or float64 [U, m], overwritten. word_taps: float32 [U, width * K].
     """
-    dimension, columns = vectors.shape[1], word_taps.shape[1]
+    inner_products(numbers, ids, queries, products, start, stop)
     for word in range(start, stop):
         if word + AHEAD < stop:
-            prefetch_row(vectors, ids[word + AHEAD])
             prefetch_row(taps, ids[word + AHEAD])
-        id = ids[word]
-        closest, smallest = 0, np.float32(np.inf)
+        id, scale = ids[word], np.float64(scales[ids[word]])
+        square = scale * scale * squares[id]
+        closest, smallest, product, norms = 0, np.inf, 0.0, 0.0
         for place in range(len(query_ids)):
-            total = np.float32(0.0)
-            for i in range(dimension):
-                difference = vectors[id, i] - query_vectors[place, i]
-                total += difference * difference
-            if total < smallest:
-                closest, smallest = place, total
-        product = np.float32(0.0)
-        for i in range(dimension):
-            product += vectors[id, i] * query_vectors[closest, i]
-        norm, query_norm = norms[id], norms[query_ids[closest]]
-        distance = np.sqrt(smallest)
-        cosine = product / max(norm * query_norm, np.float32(TINY))
+            query_id, query_scale = query_ids[place], np.float64(scales[query_ids[place]])
+            query_square = query_scale * query_scale * squares[query_id]
+            tried = scale * query_scale * products[word, place]
+            distance = 0.0 if query_id == id else max(square + query_square - 2 * tried, 0.0)
+            if distance < smallest:
+                closest, smallest, product, norms = query_id, distance, tried, query_square
+        norm, query_norm, distance = np.sqrt(square), np.sqrt(norms), np.sqrt(smallest)
+        cosine = np.float32(product / max(norm * query_norm, TINY))
         lengths = norm + query_norm
-        proximity = np.float32(1.0) - distance / lengths if lengths > 0 else np.float32(0.0)
-        query_id = query_ids[closest]
-        for i in range(columns):
+        proximity = np.float32(1.0 - distance / lengths if lengths > 0 else 0.0)
+        distance = np.float32(distance)
+        for i in range(word_taps.shape[1]):
             word_taps[word, i] = (
-                (taps[id, i] - taps[query_id, i])
+                (taps[id, i] - taps[closest, i])
                 + cosine * feature_taps[0, i]
                 + distance * feature_taps[1, i]
                 + proximity * feature_taps[2, i]

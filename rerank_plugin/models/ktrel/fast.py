@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from rerank_plugin.kernels.dense_layers import LINEAR, RELU, ROWS, dense, pack_p
 from rerank_plugin.kernels.parallel import Workspace, split
 from rerank_plugin.models.fast_paths import InnerProductScorer
 from rerank_plugin.models.ktrel.config import KtrelConfig
+from rerank_plugin.text.word_vectors import EmbeddingTable
 
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
 EPSILON = 1e-5  # torch.nn.LayerNorm's
@@ -27,7 +29,9 @@ EPSILON = 1e-5  # torch.nn.LayerNorm's
 class KtrelScorer(InnerProductScorer[KtrelConfig]):
     """Scores candidates from their encodings as the module does from their words and concepts."""
 
-    def __init__(self, config: KtrelConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+    decodes = False
+
+    def __init__(self, config: KtrelConfig, arrays: Mapping[str, Any], builder: InputBuilder, threads: int):
         super().__init__(config, arrays, builder, threads)
         self.encoders = [
             (float(arrays[factor]), FusedEncoder(config, arrays, part))
@@ -37,15 +41,11 @@ class KtrelScorer(InnerProductScorer[KtrelConfig]):
 
     @property
     def widths(self) -> list[int]:
-        return [
-            encoder.embeddings.shape[1] // len(encoder.lengths) for _, encoder in self.encoders for _ in encoder.lengths
-        ]
+        return [encoder.dimension // len(encoder.lengths) for _, encoder in self.encoders for _ in encoder.lengths]
 
     @property
     def factors(self) -> np.ndarray:
-        return np.concatenate(
-            [np.full(encoder.embeddings.shape[1], factor, np.float32) for factor, encoder in self.encoders]
-        )
+        return np.concatenate([np.full(encoder.dimension, factor, np.float32) for factor, encoder in self.encoders])
 
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         sequences = [query.ids[query.mask]] if self.config.reads_words else []  # int64 [m] each
@@ -65,8 +65,9 @@ class KtrelScorer(InnerProductScorer[KtrelConfig]):
 class FusedEncoder:
     """One part of KTRel, ``words`` or ``concepts``, for one sequence: the same unit vector as the module's."""
 
-    def __init__(self, config: KtrelConfig, arrays: Mapping[str, np.ndarray], part: str):
-        self.embeddings = arrays[f"{part}.embeddings"]  # [V, D]
+    def __init__(self, config: KtrelConfig, arrays: Mapping[str, Any], part: str):
+        self.embeddings = EmbeddingTable.of(arrays[f"{part}.embeddings"])  # [V, D]
+        self.dimension = self.embeddings.numbers.shape[1]
         self.lengths = np.array(config.lengths)[:, None]  # [S, 1]
         self.has_layer, self.heads = config.layers > 0, config.heads
         if not self.has_layer:
@@ -82,16 +83,17 @@ class FusedEncoder:
 
     def encode(self, ids: np.ndarray) -> np.ndarray:
         """The vector of a sequence of ids int64 [m], float64 [D]; zeros for no ids."""
-        dimension, count = self.embeddings.shape[1], len(ids)
+        dimension, count = self.dimension, len(ids)
         if not count:
             return np.zeros(dimension)
+        embeddings = self.embeddings.take(ids)  # [m, D]
         if not self.has_layer:
-            return _brought_to(self.lengths, self.embeddings[ids].astype(np.float64).sum(axis=0))
+            return _brought_to(self.lengths, embeddings.astype(np.float64).sum(axis=0))
         widths = [dimension, *(len(bias) for _, bias in self.layers)]
         total = (count + 2 * ROWS) * (sum(widths) + dimension) + count
         scratch = self.workspace.array("scratch", (total,), np.float32)
         found = np.zeros(dimension)
-        _encode(self.embeddings, ids, self.heads, self.layers, self.norms, EPSILON, scratch, found)
+        _encode(embeddings, self.heads, self.layers, self.norms, EPSILON, scratch, found)
         return _brought_to(self.lengths, found)
 
 
@@ -110,13 +112,14 @@ def _rows(scratch, start, rows, width):
 
 
 @njit(nogil=True, cache=True)
-def _encode(embeddings, ids, heads, layers, norms, epsilon, scratch, total):
+def _encode(embeddings, heads, layers, norms, epsilon, scratch, total):
     """Add the sum over a sequence of the layer's outputs to ``total``, float64 [D].
 
+    embeddings: of the sequence, float32 [m, D].
     layers: (panels, bias) of the attention's projections inward and outward, and of the feed-forward network's two.
     norms: float32 [2, 2, D], weight and bias of each normalization.
     """
-    count, dimension = len(ids), embeddings.shape[1]
+    count, dimension = embeddings.shape
     rows = count + 2 * ROWS
     items, start = _rows(scratch, 0, rows, dimension)
     attended, start = _rows(scratch, start, rows, dimension)
@@ -126,7 +129,7 @@ def _encode(embeddings, ids, heads, layers, norms, epsilon, scratch, total):
     outer, start = _rows(scratch, start, rows, len(layers[3][1]))
     for i in range(count):
         for j in range(dimension):
-            items[i, j] = embeddings[ids[i], j]
+            items[i, j] = embeddings[i, j]
     dense(items, layers[0][0], layers[0][1], LINEAR, projected, count)
     _attend(projected, heads, dimension, attended, scratch[start : start + count], count)
     dense(attended, layers[1][0], layers[1][1], LINEAR, mixed, count)

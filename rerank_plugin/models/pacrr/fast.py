@@ -20,17 +20,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from llvmlite import ir
 from numba import types
 
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
-from rerank_plugin.inputs.interactions import UnitVectors, candidate_words, similarity_table
+from rerank_plugin.inputs.interactions import ComparedVectors, candidate_words, similarity_table
 from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import (
@@ -105,9 +104,11 @@ def _largest_from_here(values: np.ndarray) -> np.ndarray:
 class FastPacrr(FastPath[PacrrConfig]):
     """Scores candidates like :class:`~rerank_plugin.models.pacrr.model.Pacrr`."""
 
-    def __init__(self, config: PacrrConfig, arrays: Mapping[str, np.ndarray], builder: InputBuilder, threads: int):
+    decodes = False
+
+    def __init__(self, config: PacrrConfig, arrays: Mapping[str, Any], builder: InputBuilder, threads: int):
         super().__init__(config, arrays, builder, threads)
-        self.vectors = UnitVectors(torch.from_numpy(arrays["vectors"]))  # torch computes the lengths, as in the module
+        self.vectors = ComparedVectors(arrays["vectors"])
         layers = [f"convolutions.{at}" for at in range(config.longest_ngram - 1)]
         convolutions = [(arrays[f"{layer}.weight"][:, 0], arrays[f"{layer}.bias"]) for layer in layers]
         self.filters = pack_filters(convolutions, config.filters)
