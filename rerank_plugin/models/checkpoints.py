@@ -235,8 +235,10 @@ def load_checkpoint(folder: Path, described: dict[str, Any] | None = None) -> tu
 def load_stored(folder: Path, described: dict[str, Any]) -> tuple[StoredModel, Vocabulary] | None:
     """:func:`load_checkpoint` without the module, with the same errors; None for a model that needs its module.
 
-    While a checkpoint is in use, its files unchanged, it is the same model: a service reads it for each index, for texts
-    and for reloads. Imports no torch, unless the model's :class:`~rerank_plugin.models.base.ShapedConfig` does.
+    A checkpoint that is in use is not read again until a file of it changes: a service opens the same for each index,
+    for texts and for reloads.
+
+    Imports no torch, unless the model's :class:`~rerank_plugin.models.base.ShapedConfig` does.
     """
     state = json.dumps(described, sort_keys=True, default=str), *_state(folder)
     if (model := _in_use.get(state)) is not None:
@@ -251,12 +253,9 @@ _vocabularies: WeakKeyDictionary[StoredModel, Vocabulary] = WeakKeyDictionary()
 
 
 def _state(folder: Path) -> Iterator[tuple]:
-    """The state of the files that a checkpoint's model is made of, by which a change of one is seen."""
-    words = word_vectors.home(folder)
-    for path in (
-        *(folder / name for name in (CONFIG_FILE, WEIGHTS_FILE, CONCEPTS_FILE, *WORDS)),
-        *(words / name for name in WORDS),
-    ):
+    """Path, inode, time and size of each file that a checkpoint's model is read from."""
+    files = [folder / name for name in (CONFIG_FILE, WEIGHTS_FILE, CONCEPTS_FILE, *WORDS)]
+    for path in (*files, *(word_vectors.home(folder) / name for name in WORDS)):
         if path.is_file():
             stat = path.stat()
             yield path.resolve(), stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import ShapedConfig
 from rerank_plugin.models.checkpoints import (
     build_config,
@@ -19,12 +20,17 @@ from rerank_plugin.models.checkpoints import (
     read_config,
     save_checkpoint,
 )
+from rerank_plugin.models.classes import class_of
 from rerank_plugin.models.encoded_documents import EncodedDocuments
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import names
 from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.text.word_vectors import compact
 from tests import small
 from tests.conformance.models import (
+    CASES,
+    QUERIES,
+    Case,
     assert_same,
     configured,
     every_case,
@@ -174,6 +180,22 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
         }
         assert_same(scores_of(one), expected, 1e-5)
     assert np.ptp(expected) > 1e-3
+
+
+FAST = [case for case in CASES if class_of(case.model, "fast") is not None]
+
+
+@pytest.mark.parametrize("case", [*FAST, Case("delta", {"filters": 5, "lexical_features": VECTOR_NAMES})], ids=str)
+def test_a_fast_path_scores_from_quantized_vectors_as_the_module_from_decoded_ones(case, index, vectors, tmp_path):
+    quantized = compact(vectors)
+    model = make_own(case, quantized)
+    save_checkpoint(tmp_path / "saved", model, quantized, {})
+    one = rerankers.load(str(tmp_path / "saved"), index)
+    assert one.fast_class is class_of(case.model, "fast")
+    for query in QUERIES:
+        expected = scores_of(opened(model, "module", index, vectors), query)
+        assert_same(scores_of(one, query), expected)
+        assert np.ptp(expected) > 1e-3 or query is not QUERIES[0]
 
 
 @every_case

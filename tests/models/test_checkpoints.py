@@ -66,6 +66,16 @@ def test_what_is_loaded_scores_as_what_was_saved(tmp_path, vectors, index, more)
     assert len({loaded_model.tobytes() for loaded_model in scores}) == 1 and len(set(scores[0].tolist())) > 5
 
 
+def test_a_checkpoint_in_use_is_read_once_until_it_changes(folder, vectors):
+    first, vocabulary = load_stored(folder, read_config(folder))
+    again = load_stored(folder / ".." / folder.name, read_config(folder))
+    assert again[0] is first and again[1] is vocabulary
+    save_checkpoint(folder, small.delta(vectors, seed=8, **SIZES), vectors, {})
+    changed, _ = load_stored(folder, read_config(folder))
+    weights = [model.arrays()["convolutions.0.weight"] for model in (first, changed)]
+    assert changed is not first and not np.array_equal(*weights)
+
+
 def test_subnormal_weights_become_zero(folder):
     """NaN stays, and is reported when the model scores."""
     bias = torch.tensor([1e-42, -1.1e-38, 1.2e-38, torch.nan])
