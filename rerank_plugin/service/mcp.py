@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
@@ -85,7 +85,10 @@ def mcp_server(service: Service) -> MCPServer:
         try:
             with service.collections.in_use() as snapshot:
                 yield snapshot
-        except (RequestError, InputError, ValueError) as error:
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ToolError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        except (RequestError, InputError) as error:
             request_error = error if isinstance(error, RequestError) else InputError(str(error))
             raise ToolError(service.public_error(request_error).error) from None
 

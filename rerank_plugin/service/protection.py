@@ -125,7 +125,7 @@ class Protection:
         if len(unpacked) > self.max_bytes:
             raise self._too_large()
         if not unpacker.eof or unpacker.unused_data:
-            raise RequestError(400, "the body is incomplete gzip data")
+            raise RequestError(400, "the body is incomplete gzip data, or has more data behind them")
         replaced = (b"content-encoding", b"content-length")
         kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
         return {**scope, "headers": [*kept, (b"content-length", str(len(unpacked)).encode())]}, unpacked

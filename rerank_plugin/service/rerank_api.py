@@ -206,19 +206,38 @@ async def rerank_documents(
     service: Service, reranker: ServedTextReranker, body: RerankRequest, version: str = "2"
 ) -> RerankAnswer:
     """The answer; a `RequestError` if there is no document, one has no text, or a limit is exceeded."""
-    documents = [_titled(document, body.rank_fields, place) for place, document in enumerate(body.documents)]
-    if body.max_tokens_per_doc is not None:
-        documents = [Titled(title, service.cut(text, body.max_tokens_per_doc)) for title, text in documents]
-    if body.truncate:
-        documents = [one.cut(service) for one in documents]
-    words = check_limits(service, body.query, "documents", [one.read for one in documents])
+    in_thread = service.scheduler.in_thread  # long texts would keep the event loop from other requests
+    documents, words = await in_thread(_read, service, body)
     top_n = body.top_k if body.top_n is None else body.top_n
-    return_documents = version == "1" if body.return_documents is None else body.return_documents
     try:
         ranked, late = await _rank(service, reranker, body.query, [one._asdict() for one in documents], top_n), False
     except asyncio.TimeoutError:
         ranked = [RankedText(place, None, 0.0, place + 1, 1 / (place + 2)) for place in range(len(documents))]
         ranked, late = ranked[:top_n], True
+    return await in_thread(_answer, reranker, body, version, documents, words, ranked, late)
+
+
+def _read(service: Service, body: RerankRequest) -> tuple[list[Titled], int]:
+    """The documents as far as they are read, and their words; errors as for `rerank_documents`."""
+    documents = [_titled(document, body.rank_fields, place) for place, document in enumerate(body.documents)]
+    if body.max_tokens_per_doc is not None:
+        documents = [Titled(title, service.cut(text, body.max_tokens_per_doc)) for title, text in documents]
+    if body.truncate:
+        documents = [one.cut(service) for one in documents]
+    return documents, check_limits(service, body.query, "documents", [one.read for one in documents])
+
+
+def _answer(
+    reranker: ServedTextReranker,
+    body: RerankRequest,
+    version: str,
+    documents: Sequence[Titled],
+    words: int,
+    ranked: Sequence[RankedText],
+    late: bool,
+) -> RerankAnswer:
+    """The answer with the ranked documents; ``late``: in the order of the request, because the deadline passed."""
+    return_documents = version == "1" if body.return_documents is None else body.return_documents
     results = [
         RerankResult(
             index=text.index,
@@ -270,8 +289,13 @@ def _returned(body: RerankRequest, place: int, text: str) -> dict[str, Any] | st
 
 async def rerank_texts(service: Service, reranker: ServedTextReranker, body: TextsRequest) -> list[TextResult]:
     """The results; a `RequestError` if there is no text, a limit is exceeded, or the deadline passes."""
-    texts = [service.cut(text) for text in body.texts] if body.truncate else body.texts
-    check_limits(service, body.query, "texts", texts)
+
+    def read() -> list[str]:
+        texts = [service.cut(text) for text in body.texts] if body.truncate else body.texts
+        check_limits(service, body.query, "texts", texts)
+        return texts
+
+    texts = await service.scheduler.in_thread(read)
     try:
         ranked = await _rank(service, reranker, body.query, texts, None)
     except asyncio.TimeoutError:  # this format has no field that says so

@@ -36,12 +36,12 @@ async def use(client):
     assert reason["rank"] == 1 and reason["sentence"] and reason["score"] == pytest.approx(hits[0]["score"], abs=1e-4)
     for tool, arguments, message in (
         ("search", {"query": "a", "index": "none"}, "no index 'none'"),
-        ("search", {"query": "a", "hits": 0}, "hits"),
+        ("search", {"query": "a", "hits": 0}, "hits: Input should be greater than or equal to 1"),
         ("get_document", {"docid": "none"}, "no document 'none'"),
         ("rerank", {"query": "a", "documents": []}, "documents is empty"),
     ):
         result = await client.call_tool(tool, arguments)
-        assert result.is_error and message in result.content[0].text
+        assert result.is_error and message in result.content[0].text and "\n" not in result.content[0].text
 
 
 async def use_loosely(client):

@@ -1,6 +1,7 @@
 """The rerank endpoints: real clients, the ranking of the library, and errors."""
 
 import random
+import threading
 
 import cohere
 import litellm
@@ -9,6 +10,7 @@ import rerankers
 from langchain_cohere import CohereRerank
 
 import rerank_plugin as rp
+from rerank_plugin.service import rerank_api
 from tests.conftest import DOCUMENTS
 
 QUERY = "statins and cholesterol"
@@ -42,6 +44,26 @@ def test_cohere(url, order):
         results = client.rerank(model="delta", query=QUERY, documents=TEXTS, top_n=5).results
         assert [result.index for result in results] == order[:5]
         assert all(0 < result.relevance_score < 1 for result in results)
+
+
+def test_long_texts_do_not_hold_up_other_requests(service, monkeypatch):
+    """What takes as long as the texts are long runs in threads of the scheduler, not in that of the event loop."""
+    seen = {}
+
+    def watched(name):
+        function = getattr(rerank_api, name)
+
+        def call(*arguments):
+            seen.setdefault(name, set()).add(threading.current_thread().name.split("_")[0])
+            return function(*arguments)
+
+        return call
+
+    for name in ("check_limits", "phrases"):
+        monkeypatch.setattr(rerank_api, name, watched(name))
+    post(service, "/v2/rerank", query=QUERY, documents=TEXTS, relevant_spans={})
+    post(service, query=QUERY, texts=TEXTS)
+    assert seen == {"check_limits": {"first-stage"}, "phrases": {"first-stage"}}
 
 
 def test_rerankers(url, order):
