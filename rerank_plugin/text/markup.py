@@ -10,8 +10,8 @@ import html
 import re
 
 _INLINE = (
-    "a abbr b big bold em ext-link font i inf inline-formula italic monospace named-content overline roman s "
-    "sans-serif sc small span strike strong styled-content sub sup tt u underline xref"
+    "a abbr b big bold em ext-link font i img inf inline-formula inline-graphic italic monospace named-content "
+    "overline roman s sans-serif sc small span strike strong styled-content sub sup tt u underline xref"
 )
 _BLOCKS = (
     "abstract abstracttext alternatives article-title blockquote br caption center code dd disp-formula div dl dt fig "

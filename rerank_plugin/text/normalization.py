@@ -82,7 +82,7 @@ def plain(text: str) -> str:
 
 
 # Latin and Greek with their marks, punctuation, symbols, and compatibility forms of these.
-_LATIN_OR_GREEK = re.compile("[\0-\u03ff\u1d00-\u2bff\ua720-\ua7ff\ufb00-\ufb06\uff01-\uff5e]+")
+_LATIN_OR_GREEK = re.compile("[\0-\u03ff\u1d00-\u2bff\ua720-\ua7ff\ufb00-\ufb06\uff01-\uff5e\U0001d400-\U0001d7ff]+")
 _UNDECOMPOSED = {
     ord(letter): other
     for letter, other in zip("ßæœøłđħŧðþıſ", ("ss", "ae", "oe", "o", "l", "d", "h", "t", "d", "th", "i", "s"))

@@ -182,7 +182,12 @@ def test_topics_that_cannot_be_read(put, text, field, message):
 
 @pytest.mark.parametrize(
     "header, columns",
-    [("query_id\tquery", "q1\ttext"), ("qid\ttitle\tdescription", "q1\ttext\tx"), ("Text\tID", "text\tq1")],
+    [
+        ("query_id\tquery", "q1\ttext"),
+        ("qid\ttitle\tdescription", "q1\ttext\tx"),
+        ("Text\tID", "text\tq1"),
+        ("qid\tutterance", "q1\ttext"),
+    ],
 )
 def test_a_header_is_no_query(put, header, columns):
     assert queries(put("q.tsv", f"{header}\n{columns}\n")) == [Query("q1", "text")]

@@ -163,3 +163,11 @@ def test_several_corpora_and_patterns(put, beir, tmp_path, monkeypatch):
         documents("x*")
     put("odd[1].jsonl", line("o"))
     assert [d.id for d in documents("odd[1].jsonl")] == ["o"]
+
+
+def test_other_files_of_a_beir_folder_are_named(beir, put, tmp_path, caplog):
+    folder = beir("b")
+    for name in ("extra.jsonl", "corpus.json.gz", "queries_dev.jsonl"):
+        put(f"b/{name}", line("x"))
+    assert [document.id for document in documents(folder)] == ["d1", "d2"]
+    assert caplog.messages == [f"{folder}: left out beside corpus.jsonl: corpus.json.gz, extra.jsonl"]

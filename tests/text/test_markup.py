@@ -8,6 +8,7 @@ from rerank_plugin.text.markup import without_markup
 @pytest.mark.parametrize(
     "text, expected",
     [
+        ("a <img src='x.gif'/> b", "a  b"),
         ("CO<sub>2</sub>, H<sub>2</sub>O and <i>E. coli</i>", "CO2, H2O and E. coli"),
         ("TNF-&alpha; &lt; 5 &amp; p&#x3B2;&#946;", "TNF-α < 5 & pββ"),
         ("&amp;lt; &amp;amp;beta; &lt;sub&gt;2&lt;/sub&gt;", "< β 2"),  # escaped twice, and more

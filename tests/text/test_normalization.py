@@ -30,6 +30,7 @@ def test_format_characters_are_no_part_of_a_word_and_split_none(mark):
     [
         ("Sjögren Sjo\u0308gren Sjogren", "sjogren sjogren Sjogren"),  # ASCII stays: Lucene's analyzers lower-case it
         ("TNF-α TNFα β-catenin NF-κB", "tnf-alpha tnfalpha beta-catenin nf-kappab"),
+        ("TNF-𝛼 𝜷-catenin", "tnf-alpha beta-catenin"),
         ("ΤΝΦ λόγος αβγ", "τνφ λογος αβγ"),  # Greek words
         ("10 µg 10 μg/ml µ-opioid", "10 ug 10 ug/ml mu-opioid"),
         ("H₂O ﬁbrosis ＡＢＣ", "h2o fibrosis abc"),

@@ -29,8 +29,8 @@ def corpus_file(folder: Path) -> Path | None:
     """The file of the documents, which all splits share; a warning names other files that may hold documents."""
     path = plain_or_gz(folder / "corpus.jsonl")
     if path is not None:
-        others = [one.name for one in with_suffix(folder, ".jsonl", ".json") if one.name.startswith("corpus")]
-        if others := [name for name in others if name != path.name]:
+        names = [one.name for one in with_suffix(folder, ".jsonl", ".json") if one.name != path.name]
+        if others := [name for name in names if not name.startswith("queries")]:
             log.warning("%s: left out beside %s: %s", folder, path.name, ", ".join(others))
     return path
 

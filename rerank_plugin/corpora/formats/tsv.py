@@ -11,6 +11,7 @@ from rerank_plugin.corpora.register import QUERIES, Format, register
 from rerank_plugin.files.text_files import lines
 
 IDS = ("id", "qid", "queryid", "topicid", "topic", "number", "num")
+NEVER_IDS = ("id", "qid", "queryid", "topicid", "questionid")  # of a query, so that they are a header
 TEXTS = ("text", "query", "querytext", "title", "question", "body", "description")
 
 
@@ -39,6 +40,8 @@ def _header(columns: list[str], field: str | None) -> tuple[int, int] | None:
     texts = TEXTS if field is None else (folded_key(field),)
     id = next((names.index(name) for name in IDS if name in names), None)
     text = next((names.index(name) for name in texts if name in names), None)
+    if text is None and field is None and len(names) == 2 and names[0] in NEVER_IDS and len(columns[1].split()) == 1:
+        text = 1  # of another name
     return None if id is None or text is None or id == text else (id, text)
 
 
