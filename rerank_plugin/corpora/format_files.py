@@ -35,8 +35,10 @@ def corpus_files(path: Path) -> tuple[Format, list[Path]]:
     """
     if path.is_dir():
         return _folder_format(path)
-    format = format_by_suffix(kind_of(path), CORPUS) or format_by_beginning(_start(path), CORPUS)
-    if format is None:
+    format = format_by_suffix(kind_of(path), CORPUS)
+    if format is None and not (start := _start(path)):
+        raise InputError(f"{path}: is empty: name a file with documents")
+    if format is None and (format := format_by_beginning(start, CORPUS)) is None:
         raise InputError(f"{path}: documents are read from {_patterns()}: rename or convert it")
     return format, [path]
 

@@ -115,6 +115,11 @@ def test_folders_and_files_without_documents(put, tmp_path, files, spec, read, m
         read(f"{tmp_path}{spec}")
 
 
+def test_an_empty_corpus_without_a_format(put):
+    with pytest.raises(InputError, match="nothing: is empty: name a file with documents"):
+        documents(put("nothing", "\ufeff \n"))
+
+
 def line(id):
     return f'{{"id": "{id}", "title": "{id}"}}\n'
 
