@@ -22,6 +22,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import INNER, replacing
 
 CHECKSUM = "checksum"  # of the other entries, in a description
+SEAL = "seal"  # the same where that name is taken, or users may change entries
 END = 4096  # bytes at either end of a file, and of a block, with a checksum of their own
 BLOCKS = 32  # between the ends
 SMALL = 1 << 20  # bytes; smaller files are compared whole
@@ -111,6 +112,11 @@ def fault(path: Path, described: Mapping[str, Any], grows: bool = False, whole: 
         return True
 
     return None if passed([path], is_same, dict(described), whole) else "has changed"
+
+
+def described_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The descriptions of files of a folder, by name."""
+    return {name: describe_file(folder / name) for name in names}
 
 
 def check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], again: str) -> None:

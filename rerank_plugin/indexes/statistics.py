@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.checksums import is_sound, sealed
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_with
@@ -72,6 +74,8 @@ class CollectionStatistics:
                     f"{path} has format version {version}, expected {FORMAT_VERSION}: add the statistics of an index "
                     "again"
                 )
+            if not is_sound(description) or description.get("tensors", _digest(tensors)) != _digest(tensors):
+                raise ValueError("it has changed since it was written")
             terms = tensors.pop("terms").tobytes().decode().split("\n")
             frequency = {name.removeprefix("frequency_"): counts for name, counts in tensors.items()}
             if any(counts.shape != (len(terms),) for counts in frequency.values()) or "text" not in frequency:
@@ -102,5 +106,14 @@ class CollectionStatistics:
             "mean_lengths": dict(self.mean_lengths),
             "tokenizer": self.tokenizer.settings,
             "source": self.source,
+            "tensors": _digest(tensors),
         }
-        return save(tensors, {"statistics": json.dumps(description)})
+        return save(tensors, {"statistics": json.dumps(sealed(description))})
+
+
+def _digest(tensors: Mapping[str, np.ndarray]) -> str:
+    """A checksum of tensors."""
+    digest = blake2b(digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}\n".encode() + tensor.tobytes())
+    return digest.hexdigest()

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import importlib.util
 import locale
+import mmap
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -30,6 +32,9 @@ MINIMUM_JAVA = 21
 # -Xss limits the stack of the thread that starts Java. Java's default of 1 MB is too small for the depth of C calls
 # that Python 3.13 allows: parsing a line of 100,000 brackets as JSON would crash the process.
 DEFAULTS = ("-Xmx4g", "-Xss8m")
+# Address space beside the heap, in bytes: 1 GB for classes, 240 MB for compiled code, and for libraries and threads.
+BESIDE_HEAP = 3 << 29
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # Anserini logs through log4j, which takes half a second to start: with these settings it starts on first use.
 ERRORS_ONLY = ("-Dlog4j2.configurationFile=none", "-Dlog4j2.level=ERROR", "-Dlog4j2.StatusLogger.level=OFF")
 SMALL_COLLECTOR = "-XX:+UseSerialGC"  # on two cores it takes a sixth less CPU time than Java's default, G1
@@ -108,6 +113,7 @@ def start_jvm() -> None:
             # Python keeps handling signals (-Xrs): otherwise Ctrl-C ends the process within Java, without cleanup.
             # Lucene 10 needs native access.
             options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]
+            _check_address_space(options)
             jnius_config.set_classpath(str(jar))
             jnius_config.add_options(*options)
         try:
@@ -121,6 +127,21 @@ def start_jvm() -> None:
         # Java class, and a call from Python has none.
         root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
         root.setLevel(autoclass("java.util.logging.Level").SEVERE)
+
+
+def _check_address_space(options: list[str]) -> None:
+    """An `InputError` if the process may not reserve what Java reserves at its start, which would end the process."""
+    heaps = [found for option in options if (found := re.fullmatch(r"-Xmx(\d+)([kmg]?)", option, re.IGNORECASE))]
+    if not heaps or resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    size = int(heaps[-1][1]) * UNITS[heaps[-1][2].lower()] + BESIDE_HEAP
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
+    except (OSError, ValueError, OverflowError):
+        raise InputError(
+            f"Java cannot reserve {size >> 20:,} MB of addresses under the limit of this process: raise it (ulimit "
+            f"-v), or lower the heap with RERANK_PLUGIN_JVM_OPTIONS={heaps[-1][0][:4]}1g"
+        ) from None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted
 from rerank_plugin.text.vocabulary import read_lines
 from rerank_plugin.text.word_vectors import matrix_of, read_tensors
@@ -45,6 +46,7 @@ def save_concept_vectors(
             {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()},
             writing / VECTORS_FILE,
         )
+        settings = sealed({**settings, "files": described_files(writing, (IDS_FILE, VECTORS_FILE))}, SEAL)
         text = json.dumps(settings, indent=1, ensure_ascii=False)
         (writing / SETTINGS_FILE).write_text(text, encoding="utf-8")
 
@@ -58,8 +60,11 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     folder = restore_interrupted(folder)
     path = folder / VECTORS_FILE
     try:
+        described = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+        check_description(folder / SETTINGS_FILE, described, "copy the folder again", SEAL)
+        check_files(folder, described.get("files", {}), "copy the folder again")
         ids, tensors = read_lines(folder / IDS_FILE), read_tensors(path)
-    except InputError as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
             f"{folder} cannot be read as concept vectors ({error}); train them with: "
             f"rerank-plugin embed concepts --knowledge KB --output {folder}"

@@ -20,6 +20,7 @@ import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
 from rerank_plugin.files.outputs import (
     INNER,
     FolderKind,
@@ -47,6 +48,7 @@ CONFIG_FILE: str = "config.json"
 WEIGHTS_FILE: str = "model.safetensors"
 SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 MIXED = "files of different checkpoints are mixed; copy the checkpoint again"
+AGAIN = "copy the checkpoint again, or train again"
 WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
 CHECKPOINT: FolderKind = FolderKind(
     "a checkpoint",
@@ -147,7 +149,12 @@ def save_checkpoint(
         save_file(weights, writing / WEIGHTS_FILE)
         if statistics is not None:
             (writing / STATISTICS_FILE).write_bytes(_statistics_file(statistics, asdict(model.config)))
-        text = json.dumps({**config, **description}, indent=1, ensure_ascii=False)
+        written = (path for path in sorted(writing.rglob("*")) if path.is_file())
+        names = {path.relative_to(writing).as_posix() for path in written}
+        # Its own checksums are in the file of statistics, which may be replaced, and those of the words in words.json.
+        names -= {STATISTICS_FILE, word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE}
+        described = sealed({**config, **description, "files": described_files(writing, sorted(names))}, SEAL)
+        text = json.dumps(described, indent=1, ensure_ascii=False)
         (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
@@ -185,6 +192,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         or not isinstance(config.get("config"), dict)
     ):
         raise InputError(f"{path} describes no model: it needs 'model' and 'config'")
+    check_description(path, config, AGAIN, SEAL)
     return config
 
 
@@ -220,6 +228,7 @@ def load_checkpoint(folder: Path, described: dict[str, Any] | None = None) -> tu
     """
     folder = Path(folder)
     config = described or read_config(folder)
+    check_files(folder, config.get("files", {}), AGAIN)
     model_class, config_class = model_classes(config["model"])
     model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
     if model_class.has_word_vectors:
@@ -263,6 +272,7 @@ def _state(folder: Path) -> Iterator[tuple]:
 
 def _load_stored(folder: Path, described: dict[str, Any]) -> tuple[StoredModel, Vocabulary] | None:
     name, path = described["model"], folder / WEIGHTS_FILE
+    check_files(folder, described.get("files", {}), AGAIN)
     config = build_config(class_of(name, "config"), described["config"], str(folder / CONFIG_FILE))
     if not isinstance(config, ShapedConfig):
         return None

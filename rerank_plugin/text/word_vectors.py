@@ -18,6 +18,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.settings import setting
+from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted, scratch_folder
 from rerank_plugin.files.text_files import DAMAGED, byte_lines
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_with
@@ -33,6 +34,7 @@ SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 WHITE = " \t\r\n"  # of a line; other white space, such as U+00A0, may be a word of GloVe
 FIRST_LINES = 100  # by which the dimension of a file without a header is told
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
+AGAIN = "copy the folder again, or make it again"
 REFERENCE = "vectors_of"  # key of the settings: another folder, which holds the vectors
 WORD_VECTORS = FolderKind(
     "a folder of word vectors", SETTINGS_FILE, ("tokenizer", "words"), (VOCABULARY_FILE, VECTORS_FILE)
@@ -281,7 +283,9 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
     save_file(tensors, folder / VECTORS_FILE)
     vocabulary = vectors.vocabulary
     description = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.numbers.shape[1]}
-    (folder / SETTINGS_FILE).write_text(json.dumps({**description, **settings}, indent=1), encoding="utf-8")
+    files = described_files(folder, (VOCABULARY_FILE, VECTORS_FILE))
+    described = sealed({**description, **settings, "files": files}, SEAL)
+    (folder / SETTINGS_FILE).write_text(json.dumps(described, indent=1), encoding="utf-8")
 
 
 def load(folder: Path) -> WordVectors:
@@ -302,6 +306,7 @@ def load(folder: Path) -> WordVectors:
                 f"{folder} was made with other word vectors than those in {source}: restore them, or train again"
             )
         return vectors
+    check_files(folder, settings.get("files", {}), AGAIN)
     tokenizer = tokenizer_with(settings["tokenizer"], f"{folder} was made from texts").settings
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, tokenizer)
     path = folder / VECTORS_FILE
@@ -376,6 +381,7 @@ def _settings(folder: Path) -> dict:
         raise InputError(
             f"{path} does not say how the texts were tokenized ({error!r}): create the folder again"
         ) from None
+    check_description(path, settings, AGAIN, SEAL)
     return settings
 
 

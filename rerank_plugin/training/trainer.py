@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -23,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.outputs import INNER, replacing
+from rerank_plugin.files.outputs import INNER, replacing, temporary_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.models.checkpoints import check_weights
@@ -257,7 +258,9 @@ class Trainer:
         for part in AVERAGES:
             tensors |= {f"{part}.{name}": tensor for name, tensor in getattr(self, part).items()}
         name = f"{len(self.history)}.{TENSORS_FILE}"  # a new file, which the state names only once it is complete
-        save_file(tensors, self.folder / name)
+        with temporary_folder(self.folder / name) as writing:  # safetensors leaves a file of its own when it is killed
+            save_file(tensors, writing / name)
+            os.replace(writing / name, self.folder / name)
         state = {"settings": self.settings(), "tensors": name, "history": self.history}
         write(self.folder / STATE_FILE, json.dumps(state))
         for path in self.folder.glob(f"*.{TENSORS_FILE}"):

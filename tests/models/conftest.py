@@ -25,7 +25,7 @@ def vectors():
 
 def change_json(path, **values):
     """Set values of the object in a file; None removes a value."""
-    changed = {**json.loads(path.read_text("utf-8")), **values}
+    changed = {**json.loads(path.read_text("utf-8")), **values, "seal": None}  # as whoever changes one takes it out
     path.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}), "utf-8")
 
 

@@ -16,6 +16,7 @@ from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
 from tests import small
 from tests.models.conftest import Trap, change_json
+from tests.sealing import unsealed
 
 SIZES = dict(filters=4, lexical_features=LEX3, document_words=20)
 FILES = ["config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors"]
@@ -79,7 +80,7 @@ def test_a_checkpoint_in_use_is_read_once_until_it_changes(folder, vectors):
 def test_subnormal_weights_become_zero(folder):
     """NaN stays, and is reported when the model scores."""
     bias = torch.tensor([1e-42, -1.1e-38, 1.2e-38, torch.nan])
-    weighted(convolutions__0__bias=bias)(folder)
+    weighted(convolutions__0__bias=bias)(unsealed(folder))
     for model, _ in (load_checkpoint(folder), load_stored(folder, read_config(folder))):
         np.testing.assert_array_equal(model.arrays()["convolutions.0.bias"], [0, 0, *bias[2:].tolist()])
 
@@ -191,8 +192,30 @@ DAMAGE = [
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: " ".join(damage[1:]))
 def test_what_does_not_fit_is_refused(folder, damage):
     harm, *parts = damage
-    harm(folder)
+    harm(unsealed(folder))
     check_refused(folder, *parts)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors", "words.json"]
+)
+def test_no_byte_is_believed(folder, name):
+    """Not even one that leaves all shapes as they are, such as that of a letter or of a number."""
+    path = folder / name
+    content = path.read_bytes()
+    for place in range(0, len(content), max(len(content) // 40, 1)):
+        changed = bytearray(content)
+        changed[place] ^= 2
+        path.write_bytes(changed)
+        check_refused(folder, str(folder))
+    path.write_bytes(content)
+    load_checkpoint(folder)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read(folder):
+    expected, _ = load_checkpoint(folder)
+    found, _ = load_checkpoint(unsealed(folder))
+    assert all(torch.equal(tensor, found.state_dict()[name]) for name, tensor in expected.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "embeddings.safetensors"])

@@ -203,7 +203,7 @@ def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
     actual = scores_of(rerankers.load(str(folder), index))
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-7)
     shutil.rmtree(folder / "encoder")
-    with pytest.raises(InputError, match="encoder is not an encoder folder"):
+    with pytest.raises(InputError, match="encoder.config.json is missing"):
         load_checkpoint(folder)
 
 

@@ -20,6 +20,7 @@ from tests import annotated, small
 from tests.conformance.models import CONCEPT_IDS as IDS
 from tests.conformance.models import KTREL, ROWS, Case, assert_same, inputs_of, make, opened, scores_of
 from tests.models.conftest import change_json
+from tests.sealing import unsealed
 
 ONLY_CONCEPTS = Query("q2", "myocardial infarction")  # neither word is the model's
 ONLY_WORDS = Query("q3", "risk of rest")
@@ -166,6 +167,7 @@ def test_a_checkpoint_from_before_there_were_concepts(index, vectors, reference,
     ],
 )
 def test_wrong_concepts_in_a_checkpoint(saved, lines, said):
+    unsealed(saved)
     if lines is None:
         (saved / "concepts.txt").unlink()
     else:

@@ -25,6 +25,7 @@ from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
 from tests.processes import inside, run
+from tests.sealing import unsealed
 
 STEMMED = {**SETTINGS, "stemmer": "krovetz"}
 # By Krovetz's own program, in C++.
@@ -139,6 +140,7 @@ def test_java_starts_with_the_first_word_that_is_stemmed(stemmed):
     code = f"""
 import sys
 from rerank_plugin.indexes.index_folder import Index
+from tests.sealing import unsealed
 index = Index({str(stemmed.folder)!r}).forward
 assert "jnius" not in sys.modules
 print(index.query("Therapies").terms, "jnius" in sys.modules)
@@ -210,7 +212,7 @@ def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(stemme
 
 def test_a_checkpoint_whose_parts_were_tokenized_differently(tmp_path):
     checkpoint(tmp_path / "model", STEMMED)
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config = json.loads((unsealed(tmp_path / "model") / "config.json").read_text())
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "tokenizer": SETTINGS}))
     with pytest.raises(InputError, match="files of different checkpoints"):
         load_checkpoint(tmp_path / "model")

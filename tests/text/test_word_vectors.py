@@ -15,6 +15,7 @@ from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
 from rerank_plugin.text.vocabulary import HASHED, UNKNOWN, Vocabulary
 from rerank_plugin.text.word_vectors import Word2VecConfig, WordVectors, compact, extend, load, save, train
+from tests.sealing import unsealed
 
 TEXTS = [
     "Aspirin lowers the risk of stroke. Aspirin 81 mg was given to 40% of the women.",
@@ -199,7 +200,7 @@ NAN = np.full((4, 2), np.nan, np.float32)
 )
 def test_what_does_not_fit_together_is_refused(saved, damage, message):
     _, folder = saved
-    damage(folder)
+    damage(unsealed(folder))
     with pytest.raises(InputError, match=message) as raised:
         load(folder)
     assert str(folder) in str(raised.value)
