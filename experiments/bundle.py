@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 
 import rerank_plugin as rp
+from rerank_plugin.files.checksums import SEAL
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.statistics import STATISTICS_FILE
 from rerank_plugin.models.checkpoints import CONFIG_FILE, WEIGHTS_FILE
@@ -33,12 +34,20 @@ def main(argv: list[str] | None = None) -> None:
     )
     if checksum != referred:
         raise rp.InputError(f"{options.checkpoint} was trained on other word vectors than those in {options.words}")
-    settings = json.loads((options.checkpoint / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
+    settings, config = (_unsealed(options.checkpoint / name) for name in (word_vectors.SETTINGS_FILE, CONFIG_FILE))
     settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": checksum}
     with replacing_folder(options.output, TRAINED, options.overwrite) as writing:
-        for name in (CONFIG_FILE, WEIGHTS_FILE, STATISTICS_FILE):
+        for name in (WEIGHTS_FILE, STATISTICS_FILE):
             shutil.copy(options.checkpoint / name, writing / name)
         (writing / word_vectors.SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
+        text = json.dumps(config, indent=1, ensure_ascii=False)
+        (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def _unsealed(path: Path) -> dict:
+    """A description without checksums, which are of the files before; pip compares those of its own."""
+    described = json.loads(path.read_text(encoding="utf-8"))
+    return {name: value for name, value in described.items() if name not in (SEAL, "files")}
 
 
 if __name__ == "__main__":

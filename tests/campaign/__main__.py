@@ -16,14 +16,15 @@ from pathlib import Path
 
 from tests.campaign import cases, shim
 from tests.campaign.children import Children
-from tests.campaign.commands import COMMANDS
+from tests.campaign.commands import COMMANDS, WHILE_SEARCHED
 from tests.campaign.damages import TARGETS
 from tests.processes import ROOT
 
 PAGE = ROOT / "docs" / "campaign.md"
-SHARES = {"kill": 0.5, "damage": 0.4, "limit": 0.1}  # of the time
+SHARES = {"kill": 0.5, "damage": 0.35, "limit": 0.1, "search": 0.05}  # of the time
 
-NAMES = {"kill": "kills", "damage": "damages", "limit": "runs under limits"}
+NAMES = {"kill": "kills", "damage": "damages", "limit": "runs under limits", "search": "changes of a searched index"}
+TRIES = {"kill": "kill", "limit": "limit", "search": "searches"}  # methods of `cases.Campaign`
 COUNTED = "Steps are counted by a library that the campaign compiles."
 NOT_COUNTED = "Without a C compiler, only the steps of Python are counted, and no writes."
 INTRODUCTION = """\
@@ -52,6 +53,14 @@ the file is an input of the user or its checksums were written again.
 
 | files | damages | refused | same result | another result | faults |
 | --- | ---: | ---: | ---: | ---: | ---: |"""
+SEARCHES = """
+## Searches beside
+
+An index is searched again and again while a command changes it. Each run is that of the index before or after, or the
+search is refused in one line since the index was replaced meanwhile.
+
+| command | times | faults |
+| --- | ---: | ---: |"""
 LIMITS = """
 ## Limits
 
@@ -76,11 +85,14 @@ def work(campaign: cases.Campaign, results: Path, seconds: float, kinds=SHARES, 
     todo = {
         "kill": (case for case in cases.kills_of(campaign.seed) if case[0] not in numbers["kill"]),
         "limit": (case for case in cases.limits_of() if case[0] not in numbers["limit"]),
+        "search": (case for case in cases.searches_of() if case[0] not in numbers["search"]),
         "damage": (case for case in cases.damages_of() if not numbers["damage"].issuperset(case[0])),
     }
-    usable = {"damage": TARGETS, "kill": COMMANDS, "limit": COMMANDS}
-    kinds = {kind: share for kind, share in kinds.items() if any(re.search(names, one.name) for one in usable[kind])}
-    todo = {kind: (case for case in found if re.search(names, case[1].name)) for kind, found in todo.items()}
+    usable = {"damage": TARGETS, "kill": COMMANDS, "limit": COMMANDS, "search": WHILE_SEARCHED}
+    kinds = {
+        kind: share for kind, share in kinds.items() if any(re.search(names, name_of(one)) for one in usable[kind])
+    }
+    todo = {kind: (case for case in found if re.search(names, name_of(case[1]))) for kind, found in todo.items()}
     end = time.monotonic() + seconds
     with open(results, "a") as file:
         while kinds and time.monotonic() < end:
@@ -93,7 +105,7 @@ def work(campaign: cases.Campaign, results: Path, seconds: float, kinds=SHARES, 
             if kind == "damage":
                 entries = list(campaign.damages(number, subject))
             else:
-                entry = campaign.kill(number, subject) if kind == "kill" else campaign.limit(number, subject, *more)
+                entry = getattr(campaign, TRIES[kind])(number, subject, *more)
                 entries = [{"number": number, **entry}]
             took = time.monotonic() - started
             spent[kind] += took
@@ -101,6 +113,10 @@ def work(campaign: cases.Campaign, results: Path, seconds: float, kinds=SHARES, 
                 entry |= {"seed": campaign.seed, "seconds": round(took / len(entries), 3)}
                 file.write(json.dumps(entry) + "\n")
             file.flush()
+
+
+def name_of(subject) -> str:
+    return subject if isinstance(subject, str) else subject.name
 
 
 def read(results: Path) -> list[dict]:
@@ -130,6 +146,7 @@ def report(entries: list[dict], injected: bool) -> str:
         if total := sum(outcomes.values()):
             counts = (outcomes[name] for name in ("refused", "same result", "another result", "fault"))
             lines.append(f"| {target.name} | {total:,} | " + " | ".join(f"{count:,}" for count in counts) + " |")
+    lines += [SEARCHES, *rows(tried["search"], WHILE_SEARCHED)]
     lines += [LIMITS, *rows(tried["limit"], cases.LIMITS, "how")]
     skipped = Counter((one["how"], one["skipped"]) for one in of["limit"] if "skipped" in one)
     lines += [""] + [f"Skipped: {how}, {count} runs: {reason}." for (how, reason), count in skipped.items()]

@@ -6,11 +6,16 @@ import random
 import re
 import shutil
 import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from itertools import cycle
 from pathlib import Path
 
-from tests.campaign.commands import COMMANDS, Command, make_inputs
+from tests.campaign.children import Children
+from tests.campaign.clicking import DONE
+from tests.campaign.commands import COMMANDS, SEARCHED, WHILE_SEARCHED, Command, make_inputs
 from tests.campaign.damages import TARGETS
 from tests.processes import attempt
 
@@ -47,6 +52,7 @@ class Campaign:
             self._make_part()
             (folder / "inputs.made").touch()
         self.undisturbed: dict[str, dict] = {}
+        self.searchers: Children | None = None  # a second process, for searches beside a command
 
     def _make_part(self) -> None:
         """The part of a killed search, in the inputs."""
@@ -79,6 +85,7 @@ class Campaign:
             found = []
             for _ in range(2):
                 case = self._prepared(command, "undisturbed")
+                read_before = self._read(command, case) if command.by_readers else None
                 before = contents(case)
                 done = self.children.ask(folder=case, argv=command.argv, longest=300)
                 assert done["status"] == 0, (command.name, done)
@@ -87,7 +94,7 @@ class Campaign:
             varying = {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
             names = {generic(name) for name in varying}
             self.undisturbed[command.name] = {
-                "before": before, "after": first, "varying": names, "read": read,
+                "before": before, "after": first, "varying": names, "read": read, "read_before": read_before,
                 "steps": done["steps"], "seconds": done["seconds"],
             }  # fmt: skip
         return self.undisturbed[command.name]
@@ -110,6 +117,7 @@ class Campaign:
         generator, whole = random.Random(f"{self.seed} kill {number}"), self.expected(command)
         case = self._prepared(command, "case")
         faults, hows = [], []
+        entry = {"kind": "kill", "name": command.name, "faults": faults}
         line = command.argv
         for _ in range(generator.choice((1, 1, 1, 2))):
             if generator.random() < 0.8 and whole["steps"]:
@@ -125,7 +133,14 @@ class Campaign:
             if done["status"] != -signal.SIGKILL:
                 hows[-1] += " (it was done before)"
                 break
-            faults += self._is_nothing_lost(command, case, whole)
+            if command.by_readers:
+                read = [one[:2] for one in self._read(command, case)]
+                if read == [one[:2] for one in whole["read"]] != [one[:2] for one in whole["read_before"]]:
+                    return {**entry, "how": "; ".join(hows)}  # it was done
+                if read != [one[:2] for one in whole["read_before"]]:
+                    faults.append(f"after the kill its readers find neither the old nor the new: {read}")
+            else:
+                faults += self._is_nothing_lost(command, case, whole)
             line = self._again(command, case)
         done = self.children.ask(folder=case, argv=line, longest=120)
         faults += trouble(done)
@@ -136,7 +151,7 @@ class Campaign:
             done = self.children.ask(folder=case, argv=command.argv, longest=120)
             faults += trouble(done)
         faults += self._differences(command, case, whole)
-        return {"kind": "kill", "name": command.name, "how": "; ".join(hows), "faults": faults}
+        return {**entry, "how": "; ".join(hows)}
 
     def _again(self, command: Command, case: Path) -> list[str]:
         """The command that goes on: with the option to resume if there is something to resume."""
@@ -152,6 +167,8 @@ class Campaign:
 
     def _differences(self, command: Command, case: Path, whole: dict) -> list[str]:
         found, expected, varying = contents(case), whole["after"], whole["varying"]
+        if command.by_readers:
+            expected, varying = found, set()
         left = {name for name in found if MARK in name}
         of_others = {generic(name) for name in found.keys() - left} ^ {generic(name) for name in expected}
         wrong = [
@@ -168,6 +185,40 @@ class Campaign:
         if left:
             wrong.append(f"left: {', '.join(sorted(left))[:200]}")
         return wrong[:4]
+
+    # Searches beside.
+
+    def searches(self, number: int, name: str) -> dict:
+        """Search an index again and again while a command changes it: each run is that of before or of after."""
+        line, copied = WHILE_SEARCHED[name]
+        case = self._prepared(Command(name, line, copied=copied), "case")
+        entry = {"kind": "search", "name": name, "how": f"case {number}", "faults": []}
+        if self.searchers is None:
+            self.searchers = Children(self.folder / "searchers", None)
+        states = [self._run_at_rest(case, "before")]
+        with ThreadPoolExecutor(1) as executor:
+            argv = ["repeat", *SEARCHED.split(), "read.N.run"]
+            searching = executor.submit(self.searchers.ask, folder=case, argv=argv, longest=120)
+            time.sleep(random.Random(f"{self.seed} search {number}").random() * 2)
+            done = self.children.ask(folder=case, argv=line.split(), longest=120)
+            (case / DONE).touch()
+            ended = searching.result()
+        entry["faults"] += trouble(done) + trouble(ended)
+        if done["status"] != 0:
+            entry["faults"].append(f"the command was refused: {done['err'][-300:]}")
+        states.append(self._run_at_rest(case, "after"))
+        found = json.loads(ended["out"].strip().splitlines()[-1]) if ended["status"] == 0 else []
+        for place, (status, err) in enumerate(found):
+            if status == 0 and (case / f"read.{place}.run").read_bytes() not in states:
+                entry["faults"].append(f"search {place} of {len(found)} finds what no build has")
+            elif status and "was replaced while it was being opened" not in "".join(err):
+                entry["faults"].append(f"search {place} of {len(found)} ends with status {status}: {err}")
+        return {**entry, "searches": len(found)}
+
+    def _run_at_rest(self, case: Path, name: str) -> bytes:
+        done = self.children.ask(folder=case, argv=[*SEARCHED.split(), f"{name}.run"])
+        assert done["status"] == 0, done
+        return (case / f"{name}.run").read_bytes()
 
     # Limits.
 
@@ -198,7 +249,7 @@ class Campaign:
                 entry["faults"] += self._differences(command, case, whole)
                 if name in ("stdout on a full device", "no stdout"):
                     entry["faults"].append("what it prints is lost, with exit 0")
-            if full:
+            if full or (command.by_readers and done["status"] == 0):
                 return entry
             if left := [path.name for path in case.iterdir() if path.name.startswith("hs_err")]:
                 entry["faults"].append(f"left {left}")
@@ -325,6 +376,11 @@ def kills_of(seed: int) -> Iterator[tuple[int, Command]]:
         for command in usable:
             yield number, command
             number += 1
+
+
+def searches_of() -> Iterator[tuple[int, str]]:
+    """All commands that change an index in turn, without an end."""
+    return enumerate(cycle(WHILE_SEARCHED))
 
 
 def limits_of() -> Iterator[tuple[int, Command, str]]:

@@ -4,6 +4,7 @@ its own takes seconds. Java and threads start in the children only. ``Children``
 A request is a JSON object a line (`answer`); the answer has status, signal, stdout, stderr, steps and seconds.
 """
 
+import io
 import json
 import os
 import resource
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -25,7 +26,7 @@ MODULES = (
     "rerank_plugin.rerankers.neural", "rerank_plugin.training.session", "rerank_plugin.retrieval.dense",
     "rerank_plugin.ranking.bulk", "rerank_plugin.ranking.pipeline", "rerank_plugin.files.run_writer",
     "rerank_plugin.evaluation.report", "rerank_plugin.knowledge.compiling",
-    "tests.campaign.damages",
+    "tests.campaign.damages", "tests.campaign.clicking",
 )  # fmt: skip
 LIMITS = {"files": resource.RLIMIT_NOFILE, "file_size": resource.RLIMIT_FSIZE, "memory": resource.RLIMIT_AS}
 LONGEST = 60.0  # seconds, after which a command counts as hanging
@@ -35,8 +36,12 @@ def run_command(argv):
     """The status of a command in this process, with what a user would see on stderr."""
     from rerank_plugin import options
     from rerank_plugin.__main__ import COMMANDS
+    from tests.campaign.clicking import OWN
 
     try:
+        if argv[0] in OWN:
+            OWN[argv[0]](argv[1:])
+            return 0
         options.run(import_module(COMMANDS[argv[0]][0]).main, argv[1:])
     except SystemExit as stopped:
         return stopped.code or 0
@@ -44,6 +49,14 @@ def run_command(argv):
         traceback.print_exc()
         return 1
     return 0
+
+
+def run_quietly(argv):
+    """The status of a command in this process, and what it writes to stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = run_command(argv)
+    return status, err.getvalue()
 
 
 def _child(request, steps, files):

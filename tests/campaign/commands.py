@@ -31,6 +31,7 @@ class Command:
         copied: an input that it changes, copied to the name ``made`` first.
         resume: the option that goes on from what a kill left, beside the same line again.
         readers: commands over the outputs; what they write must be as after an undisturbed command.
+        by_readers: whether these alone tell what the outputs hold: after a kill, either the old or the new.
         module: a module without which the command is skipped.
         cheap: whether a seeded minute includes it.
     """
@@ -41,6 +42,7 @@ class Command:
     copied: str | None = None
     resume: str | None = None
     readers: tuple[str, ...] = ()
+    by_readers: bool = False
     module: str | None = None
     cheap: bool = True
 
@@ -54,6 +56,9 @@ class Command:
         return f"needs {self.module}" if self.module and find_spec(self.module) is None else None
 
 
+ADD = "index --add in/more.jsonl --index made --threads 1"
+DELETE = "index --delete in/deleted.txt --index made"
+MERGE = "index --merge --index made"
 OVER_INDEX = ("search --index made --queries in/queries.tsv --reranker bm25-text --output read.run",)
 VERIFIED = ("index --verify --index made", *OVER_INDEX)
 OVER_ENCODINGS = ("search --index made --first-stage dense:ktrel --queries in/queries.tsv --output read.run",)
@@ -117,8 +122,25 @@ COMMANDS = (
         "evaluate --qrels in/sample:test in/runs/a.run in/runs/b.run --format csv --output made.csv",
     ),
     Command("sample", "sample --documents 200 --queries 20 --output made"),
+    *(
+        Command(f"index {name}", line, copied=copied, readers=VERIFIED, by_readers=True)
+        for name, line, copied in (
+            ("--add", ADD, "index"),
+            ("--delete", DELETE, "index"),
+            ("--merge", MERGE, "updated"),
+            ("--add to an updated one", "index --add in/other.jsonl --index made --threads 1", "updated"),
+        )
+    ),
+    Command("click log", "log-clicks made.tsv", readers=("check-clicks made.tsv",), by_readers=True),
 )
-# Rows to come: index --add, --delete and --merge over copied="index"; the service's click log by a client's row.
+# Commands that change an index while it is searched, and what is copied first.
+WHILE_SEARCHED = {
+    "index --overwrite": (f"{INDEX} --overwrite".replace("corpus.jsonl", "other.jsonl"), "index"),
+    "index --add": (ADD, "index"),
+    "index --delete": (DELETE, "index"),
+    "index --merge": (MERGE, "updated"),
+}
+SEARCHED = "search --index made --queries in/queries.tsv --reranker bm25-text --overwrite --output"
 
 
 def make_inputs(children, folder: Path, trained: bool = True) -> None:
@@ -145,6 +167,15 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
     (folder / "queries.tsv").write_text("".join(rows))
     run("index --corpus in/corpus.jsonl --index index --threads 1")
     shutil.copytree(folder / "index/lucene", folder / "lucene")
+    shutil.copytree(folder / "index", folder / "updated")
+    documents = [json.loads(line) for line in lines]
+    ids = [document["_id"] for document in documents]
+    changed = [{**first, "text": second["text"]} for first, second in zip(documents[:20], documents[20:])]
+    new = [{**document, "_id": f"new-{document['_id']}"} for document in documents[40:60]]
+    (folder / "more.jsonl").write_text("".join(json.dumps(document) + "\n" for document in changed + new))
+    (folder / "deleted.txt").write_text("".join(f"{id}\n" for id in ids[10:40]))
+    for line in (ADD, DELETE):
+        run(line.replace("--index made", "--index updated"))
     run("embed words --corpus in/corpus.jsonl --min-count 1 --dimension 8 --epochs 2 --output words")
     run("knowledge compile --source sample --output kb")
     for name, stage in (
