@@ -33,6 +33,7 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.metadata import DOI, LONGEST, ImpossibleDate, pubmed_address, read_date
 from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
+from rerank_plugin.corpora.records import NO_ABSTRACT
 from rerank_plugin.corpora.safe_xml import Malformed, Records
 from rerank_plugin.files.text_files import DAMAGED, damaged, rereadable
 from rerank_plugin.text.markup import raised, without_brackets
@@ -269,7 +270,7 @@ def _sections(citation: Any, article: Any) -> list[Any]:
     others = [
         (other.get("Language", ENGLISH[0]).lower() not in ENGLISH, sections)
         for other in citation.iterfind(OTHER_ABSTRACT)
-        if any(map(_text, (sections := other.findall("AbstractText"))))
+        if " ".join(map(_text, (sections := other.findall("AbstractText")))).strip() not in ("", NO_ABSTRACT)
     ]
     return min(others, key=lambda other: other[0], default=(False, []))[1]
 

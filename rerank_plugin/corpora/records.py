@@ -11,6 +11,8 @@ from rerank_plugin.corpora.metadata import metadata_of
 from rerank_plugin.corpora.problems import UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.files.text_files import DAMAGED, byte_lines, damaged
 
+NO_ABSTRACT = "Abstract available from the publisher."  # NLM's placeholder for another abstract
+
 
 class Record(NamedTuple):
     """A record of a corpus as it was read: the id may be invalid, and the metadata in ``fields`` as well."""

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -201,13 +202,18 @@ def _text_vectors(path: Path) -> tuple[list[str], np.ndarray]:
         if start and len(header := start[0][1]) == 2 and all(part.isdigit() for part in header):
             (expected, dimension), start = map(int, header), start[1:]
         else:
-            dimension = min((_numbers_at_end(fields) for _, fields in start), default=0)
+            counts = Counter(_numbers_at_end(fields) for _, fields in start)
+            dimension = max(counts, key=lambda count: (counts[count], count), default=0)
         words, vectors = [], []
         for number, fields in chain(start, rows):
-            if not 0 < dimension <= len(fields):
-                raise ValueError(f"line {number}: expected a word and as many numbers as in the other lines")
+            try:
+                if not 0 < dimension <= len(fields):
+                    raise ValueError
+                vectors.append(np.array(fields[-dimension:], np.float32))
+            except ValueError:
+                expected_form = "expected a word and as many numbers as in the other lines"
+                raise ValueError(f"line {number}: {expected_form}") from None
             words.append(" ".join(fields[:-dimension]))
-            vectors.append(np.array(fields[-dimension:], np.float32))
         if not words or len(words) != (expected or len(words)):
             raise ValueError(f"it holds {len(words)} vectors" + (f", its header says {expected}" if expected else ""))
     except (OSError, ValueError, *DAMAGED) as error:

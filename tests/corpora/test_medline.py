@@ -52,6 +52,13 @@ def test_records_and_their_metadata(put, name, end):
     assert problems.total == 0
 
 
+def test_a_placeholder_is_no_abstract_and_a_tab_goes_on_with_a_field(put):
+    text = "PMID- 1\nTI  - One\n\ttwo\nOAB - Publisher: Abstract available from the publisher.\nOABL- fre\n"
+    problems = Problems()
+    [document] = documents(put("a.nbib", text), problems)
+    assert document[:3] == ("1", "One two", "") and problems.total == 0
+
+
 def test_lines_that_cannot_be_read_are_counted(put):
     problems = Problems()
     spec = put("a.nbib", "PMID- 1\nTI  - One\nnonsense\n\nTI  - no id\n\nPMID- 2\nTI  - \udce9\nAB  - Two\n")

@@ -333,6 +333,7 @@ def other(text, language="eng", type="Publisher"):
         ("", other("Other.", type="plain-language-summary"), "Other."),
         ("<AbstractText/>", other("Autre.", "fre") + other("Other."), "Other."),
         ("", other("") + other("Autre.", "fre"), "Autre."),
+        ("", other("Abstract available from the publisher.", "fre"), ""),
         ("", other("Autre.", "fr") + other("Other.", "EN"), "Other."),
     ],
 )

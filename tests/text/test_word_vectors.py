@@ -100,6 +100,7 @@ def test_word2vec_files_are_read(tmp_path, words, kept, binary):
         ("cat 0.5 1 2\nheart 3 4 5\n", {"cat": 0, "heart": 1}),  # GloVe
         # phrases are several tokens; what looks like a number may be a word; a line may end in a space
         ("new york 1 2 3\n2010 2 3 4 \narea 51 5 6 7\n. . . 1 1 1\np53\t4 5 6\n", {"<20xx>": 1, "p53": 4}),
+        (" 1 2 3\nheart 4 5 6\n", {"heart": 1}),  # an empty word
         ("<unk> 1 1 1\n\u00a0 1 2 3\nthe 1 0 0\n", {"the": 2}),
         ("4 3\nnew york 1 2 3\nheart 3 1 2\nattack 5 5 5\n x 1 1 1\n", {"heart": 1, "attack": 2, "x": 3}),  # word2vec
     ],
@@ -122,7 +123,8 @@ def test_glove_files_and_phrases_are_read(tmp_path, text, words):
         (b"1 3\na 1 2\n", False, "cannot be read as word2vec text"),
         (b"1 3\na 1 2 x\n", False, "cannot be read as word2vec text"),
         (b"1 3\na 1 2 3\nb 1 2 3\n", False, "GloVe's: it holds 2 vectors, its header says 1"),
-        (b"a 1 2 3\nb\n", False, "cannot be read as word2vec text, nor as GloVe's: line 1: expected a word and"),
+        (b"a 1 2 3\nb 1 2\n", False, "GloVe's: line 2: expected a word and as many numbers as in the other lines"),
+        (b"a 1 2 3\nb\n", False, "cannot be read as word2vec text, nor as GloVe's: line 2: expected a word and"),
         (None, True, r"cannot be read \(No such file"),
         (b"1 3\na " + MATRIX[1].tobytes()[:-7], True, "cannot be read as word2vec binary"),
         (b"2 2\nNew_York 1 2\n!! 1 2\n", False, "holds no word that is one token"),

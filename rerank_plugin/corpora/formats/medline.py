@@ -17,7 +17,7 @@ from typing import Any
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.records import Record, numbered_lines, usable_documents
+from rerank_plugin.corpora.records import NO_ABSTRACT, Record, numbered_lines, usable_documents
 from rerank_plugin.corpora.register import CORPUS, Format, register
 from rerank_plugin.text.markup import without_brackets
 
@@ -53,7 +53,7 @@ def _records(paths: Iterable[Path], problems: Problems) -> Iterator[tuple[str, R
             if field:
                 place, tag = where if not fields else place, field[1]
                 fields.setdefault(tag, []).append(field[2])
-            elif line and fields and line[0] == " ":
+            elif line and fields and line[0] in " \t":
                 fields[tag][-1] += f" {line.strip()}"
             elif line:
                 problems.add(BAD_LINE, f"{where} ({line[:40]!r}: expected a tag, a hyphen and a text)")
@@ -71,7 +71,7 @@ def _record(fields: Fields) -> Record:
     }
     metadata |= {"pmid": pmid, "retracted": "Retracted Publication" in types or "RIN" in fields}
     metadata["doi"] = next((match[1] for match in identifiers if match), "")
-    abstract = next(iter(_values(fields, ABSTRACTS)), "")
+    abstract = next((text for text in _values(fields, ABSTRACTS) if not text.endswith(NO_ABSTRACT)), "")
     return Record(pmid, without_brackets(title), abstract, metadata)
 
 
