@@ -83,7 +83,7 @@ PIECE = 16_384  # documents that are held in memory at once
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
-PROBES = 512  # inverted lists that a search reads
+PROBES = 512  # inverted lists that a search reads, and more where they hold fewer than `FLAT` documents
 RANGE = 4096  # positions that a thread takes at once
 MANY = 1 << 16  # documents whose products are shared among threads: one takes a millisecond for them
 QUERIES, DEPTH = 100, 1000  # of the measurement of recall
@@ -204,7 +204,7 @@ class ListsConfig:
 
     Attributes:
         lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
-        probes: lists that a search reads by default.
+        probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents.
         floor: the recall at `DEPTH` below which the store is not kept.
     """
 
@@ -215,13 +215,23 @@ class ListsConfig:
         option="nlist",
         type=int,
     )
-    probes: int = setting(PROBES, "inverted lists that a search reads", option="nprobe")
+    probes: int | None = setting(
+        None,
+        f"inverted lists that a search reads (default: {PROBES}, or as many as hold {FLAT:,} documents)",
+        option="nprobe",
+        type=int,
+    )
     floor: float = FLOOR
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if min(number for number in (self.probes, self.lists) if number is not None) < 1:
+        if any(number is not None and number < 1 for number in (self.probes, self.lists)):
             raise InputError("a store of vectors needs an inverted list at least, and searches read one at least")
+
+    def sizes(self, documents: int) -> tuple[int, int]:
+        """The number of lists of an index, and of those that a search reads."""
+        lists = self.lists or (1 if documents < FLAT else round(LISTS_A_ROOT * documents**0.5))
+        return lists, self.probes or max(PROBES, math.ceil(lists * FLAT / max(documents, 1)))
 
 
 def write_store(
@@ -246,7 +256,7 @@ def write_store(
     """
     index, spaces, threads = pieces.index, pieces.spaces, threads or available_threads()
     documents, folder = len(index), encodings_folder(index, pieces.key)
-    lists = config.lists or (1 if documents < FLAT else round(LISTS_A_ROOT * documents**0.5))
+    lists, probes = config.sizes(documents)
     if lists > max(documents, 1):
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
     with replacing_folder(folder, ENCODED, overwrite) as writing:
@@ -263,7 +273,7 @@ def write_store(
         arrays |= {"centroids": centroids.codes, "centroid_scales": centroids.scales}
         for name, array in arrays.items():
             save_array(path(name), array)
-        store = VectorStore(spaces, codes, scales, rows, positions, offsets, *centroids, config.probes, threads)
+        store = VectorStore(spaces, codes, scales, rows, positions, offsets, *centroids, probes, threads)
         described = {
             "format_version": FORMAT_VERSION,
             "weights": pieces.key,
@@ -271,13 +281,13 @@ def write_store(
             "documents": documents,
             "spaces": spaces.widths,
             "lists": lists,
-            "probes": config.probes,
+            "probes": probes,
             "recall": store.recall(config.seed),
             **(description or {}),
         }
         if described["recall"] < config.floor:
             raise InputError(
-                f"searches of {config.probes} of {lists} inverted lists find {described['recall']:.0%} of the "
+                f"searches of {probes} of {lists} inverted lists find {described['recall']:.0%} of the "
                 f"{DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
         del store, codes, scales

@@ -179,6 +179,20 @@ def test_few_documents_are_one_list(index):
     assert store.rows.tolist() == store.positions.tolist() == ROWS.tolist()
 
 
+@pytest.mark.parametrize(
+    "documents, lists, probes",
+    [
+        (49_999, 1, 512),
+        (50_000, 1789, 1789),  # as exhaustive as below
+        (200_000, 3578, 895),  # a quarter of the lists has 50,000 documents
+        (1_000_000, 8000, 512),
+    ],
+)
+def test_a_search_reads_512_lists_and_fifty_thousand_documents(documents, lists, probes):
+    assert ListsConfig().sizes(documents) == (lists, probes)
+    assert ListsConfig(lists=40, probes=7).sizes(documents) == (40, 7)
+
+
 @pytest.mark.parametrize("documents", [[], small.DOCUMENTS[:1], [small.DOCUMENTS[0], small.DOCUMENTS[4]]])
 def test_very_small_indexes(tmp_path, documents):
     """None, one, and one whose vector is 0, as that of a document without words."""
