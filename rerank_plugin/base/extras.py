@@ -42,6 +42,7 @@ EXTRA_OF = {
     "uvicorn": "serve",
     "prometheus_client": "serve",
     "mcp": "serve",
+    "ray": "cluster",
 }
 
 

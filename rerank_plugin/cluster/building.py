@@ -41,7 +41,8 @@ from rerank_plugin.indexes.index_folder import (
     generation,
     write_generation,
 )
-from rerank_plugin.indexes.sharding import COLLECTION, SHARDS, shard_folder, shard_of
+from rerank_plugin.indexes.lucene_writer import write_numbers
+from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, shard_folder, shard_of
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
@@ -233,18 +234,22 @@ class _Whole:
         save_array(self.files / "title_lengths.npy", titles)
         nothing = np.zeros(0, np.uint32)
         save_array(self.files / f"deleted{FIRST.end}.npy", nothing)
+        rest = self._numbers_of_others()
         words = np.array([0, sum(int(shard.offsets[-1]) for shard in self.shards)])
         statistics = field_statistics(words, titles, nothing)
         fields = {field: asdict(numbers) for field, numbers in statistics.items()}
-        whole = generation(1, 1, documents, terms)
+        whole, lucene = generation(1, 1, documents, terms), self._lucene()
         for number, (index, numbers) in enumerate(zip(self.indexes, ids)):
+            write_numbers(index.folder / REST, rest[number])
             part = {
                 "documents": documents,
                 "shard": number,
                 SHARDS: len(self.indexes),
                 "generation": whole["generation"],
             }
-            self._join(index, numbers, {"terms": terms, "fields": fields, COLLECTION: part})
+            # A filter's fields are those of the collection, though no document here may have one of them.
+            lucene_of_part = {**index.description["lucene"], "metadata": lucene["metadata"]}
+            self._join(index, numbers, {"terms": terms, "fields": fields, "lucene": lucene_of_part, COLLECTION: part})
         description = {
             **whole,
             "created_by": f"rerank_plugin {__version__}",
@@ -252,7 +257,7 @@ class _Whole:
             "tokenizer": tokenizer.settings,
             NORMALIZATION: VERSION,
             "fields": fields,
-            "lucene": self._lucene(),
+            "lucene": lucene,
             SHARDS: [shard_folder(number) for number in range(len(self.indexes))],
             "left_out": problems.summary(kept=False),
         }
@@ -299,11 +304,27 @@ class _Whole:
             (files / name).unlink()
             link_or_copy(self.files / name, files / name)
             changed.append(f"{FIRST.folder}/{name}")
+        changed += [f"{REST}/{path.name}" for path in (index.folder / REST).iterdir()]
         described = {name: value for name, value in index.description.items() if name != CHECKSUM}
         listed = described.pop("files") | {name: describe_index_file(index.folder, name) for name in changed}
         index.close()
         (index.folder / GENERATIONS / f"{index.description['number']:06d}.json").unlink()
         write_generation(index.folder, {**described, **entries}, listed)
+
+    def _numbers_of_others(self) -> list[dict[str, tuple[int, int]]]:
+        """For each shard, Lucene's numbers of the fields in all others: documents, and words."""
+        of_shards = []
+        for index in self.indexes:
+            reader = index.open_lucene()
+            of_shards.append(
+                {name: (reader.getDocCount(name), reader.getSumTotalTermFreq(name)) for name in index.lucene_fields}
+            )
+            reader.close()
+        totals = {name: np.sum([numbers[name] for numbers in of_shards], axis=0) for name in of_shards[0]}
+        return [
+            {name: (int(total[0]) - own[name][0], int(total[1]) - own[name][1]) for name, total in totals.items()}
+            for own in of_shards
+        ]
 
     def _lucene(self) -> dict[str, Any]:
         """The description of the Lucene indexes, with the metadata of all."""

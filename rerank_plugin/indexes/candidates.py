@@ -26,9 +26,11 @@ class Candidates:
 
     Attributes:
         search_ms: latency of the first stage in milliseconds.
+        highest: the highest first-stage score of the query, where these candidates are some of its; None for theirs.
     """
 
     search_ms: float = 0.0
+    highest: float | None = None
 
     def __init__(self, index: ForwardIndex, rows: npt.ArrayLike, first_stage_scores: npt.ArrayLike):
         self.index = index
@@ -103,6 +105,10 @@ class Candidates:
             assert isinstance(ids, StringTable), "the candidates are of a stored index"
             order[tied] = equal[np.lexsort((-ids.ranks(self.rows[equal]), negated[tied]))]
         return order
+
+    def highest_score(self) -> float:
+        """The highest first-stage score of the query's candidates, at least 0."""
+        return float(self.first_stage_scores.max(initial=0)) if self.highest is None else max(self.highest, 0.0)
 
     def take(self, positions: np.ndarray) -> Candidates:
         """The candidates at some positions, int64 [n]."""

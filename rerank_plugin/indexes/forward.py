@@ -47,7 +47,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -175,6 +175,30 @@ def field_statistics(offsets: np.ndarray, title_lengths: np.ndarray, deleted: np
     return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals}
 
 
+class Elsewhere(Protocol):
+    """The documents of an index in other processes or on other machines, which search and score them."""
+
+    def store(self, whole: Any, key: str) -> Any:
+        """A :class:`~rerank_plugin.indexes.vector_store.VectorStore` whose codes are elsewhere.
+
+        Args:
+            whole: the store of the whole index, of whose arrays only centroids and lists are read.
+            key: the checksum of the model's weights.
+        """
+
+    def first_stage(self, config: Any) -> Any:
+        """A first stage of Lucene; an `InputError` if it cannot be computed elsewhere."""
+
+    def reranker(self, spec: str, options: Any) -> Any:
+        """The reranker named by ``spec``; an `InputError` if it cannot be loaded there."""
+
+    def stored(self, number: int) -> tuple[str | None, str | None]:
+        """The stored fields ``raw`` and ``contents`` of a Lucene document."""
+
+    def document(self, row: int) -> Document | None:
+        """Title and abstract of a row as indexed; None if they are not stored."""
+
+
 class ForwardIndex:
     """A memory-mapped forward index; opening it reads only file headers, and all of the arrays once, to check them.
 
@@ -193,6 +217,7 @@ class ForwardIndex:
         deleted: the rows of deleted documents, uint32 [n], sorted.
         collection: the number of documents of the collection that this is a part of, whose statistics it has; None for
             a whole collection.
+        elsewhere: what searches vectors and loads rerankers where the documents are; None where they are here.
         name: the name of the index in messages.
         in_memory: whether it holds the texts of a query (:class:`~rerank_plugin.indexes.text_index.TextIndex`).
     """
@@ -200,6 +225,7 @@ class ForwardIndex:
     ids: StringTable | StringsInMemory
     terms: StringTable | StringsInMemory
     collection: int | None = None
+    elsewhere: Elsewhere | None = None
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ from rerank_plugin.files.checksums import (
 from rerank_plugin.files.outputs import INNER, FolderKind, is_still, replacing, restore_interrupted
 from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.sharding import COLLECTION, SHARDS, ShardedForward
+from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, ShardedForward
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import tokenizer_with
 
@@ -92,7 +92,7 @@ INDEX = FolderKind(
     "an index",
     DESCRIPTION,
     ("format_version", "fields", "files"),
-    (*FILES, *(f"{SHARDS}/*/{name}" for name in (DESCRIPTION, *FILES))),
+    (*FILES, *(f"{SHARDS}/*/{name}" for name in (DESCRIPTION, f"{REST}/*", *FILES))),
     listed="files",
 )
 
@@ -249,10 +249,13 @@ class Index:
         else:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
         self._check_files()
-        self.shards = [Index(self.folder / name) for name in self.description.get(SHARDS, ())]
+        self.shards = self._open_shards()
         self._name = str(self.folder)  # as the caller named it: checkpoints keep no path of this machine
         self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
+
+    def _open_shards(self) -> list[Index]:
+        return [Index(self.folder / name) for name in self.description.get(SHARDS, ())]
 
     def _read(self) -> bytes:
         """Read ``index.json``; returns its content."""

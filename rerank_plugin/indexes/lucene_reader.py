@@ -142,6 +142,14 @@ def lucene_numbers(reader: Any) -> np.ndarray:
     return np.array([number for number in numbers if live is None or live.get(number)], np.int64)
 
 
+def stored_text(reader: Any, number: int) -> tuple[str | None, str | None]:
+    """The stored fields ``raw`` and ``contents`` of a document; these only where the first does not hold them."""
+    stored = reader.storedFields()  # keeps a reference: pyjnius would release it while Java uses it
+    document = stored.document(number)
+    raw = document.get("raw")
+    return raw, None if raw is not None and '"contents"' in raw else document.get("contents")
+
+
 def stored_documents(
     reader: Any,
     folder: Path,

@@ -18,6 +18,8 @@ from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
 FIELDS = ("title", "abstract", *FILTERS.values())  # beside id, contents and raw
+COPIES = 100_000  # documents that are written in one call
+NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 SEPARATOR = "\n"  # between the values of a metadata field
 
 
@@ -82,6 +84,55 @@ class LuceneWriter:
 
     def _writing(self) -> AbstractContextManager[None]:
         return _writing(self.folder)
+
+
+def write_numbers(folder: Path, numbers: Mapping[str, tuple[int, int]]) -> None:
+    """Write a Lucene index whose statistics are given and whose documents no query finds.
+
+    Read beside another index (`side_by_side`), it adds its statistics to those by which documents there are scored.
+
+    Args:
+        numbers: of each field, the documents that have it and its words in all of them.
+    """
+    package = "org.apache.lucene"
+    analysis = java_class(f"{package}.analysis.custom.CustomAnalyzer").builder().withTokenizer("whitespace")
+    config = java_class(f"{package}.index.IndexWriterConfig")(analysis.addTokenFilter("delimitedTermFrequency").build())
+    kind = java_class(f"{package}.document.FieldType")()
+    kind.setOmitNorms(True)
+    kind.setIndexOptions(java_class(f"{package}.index.IndexOptions").DOCS_AND_FREQS)
+    kind.freeze()
+    numbers = {field: number for field, number in numbers.items() if number[0]}
+    copies = java_class("java.util.Collections").nCopies
+    with _writing(folder):
+        writer = java_class(f"{package}.index.IndexWriter")(open_directory(folder), config)
+        try:
+            before = 0
+            for count in sorted({1, *(documents for documents, _ in numbers.values())}):
+                lengths = {
+                    field: words // documents + (0 if before else words % documents)
+                    for field, (documents, words) in numbers.items()
+                    if documents >= count
+                }
+                document = _without_words(lengths, kind)
+                while before < count:
+                    some = min(count - before, COPIES)
+                    writer.addDocuments(copies(some, document))
+                    before += some
+            writer.commit()
+        finally:
+            writer.close()
+
+
+def _without_words(lengths: Mapping[str, int], kind: Any) -> Any:
+    """A Lucene document whose fields have a term that is no word, as often as they would have words."""
+    from jnius import cast
+
+    document = java_class("org.apache.lucene.document.Document")()
+    for field, length in lengths.items():
+        text = cast("java.lang.CharSequence", java_class("java.lang.String")(f"{NO_WORD}|{length}"))
+        of_kind = cast("org.apache.lucene.index.IndexableFieldType", kind)
+        document.add(java_class("org.apache.lucene.document.Field")(field, text, of_kind))
+    return document
 
 
 def filterable(metadata: Mapping[str, Any] | None) -> list[str]:

@@ -3,8 +3,9 @@
 ``INDEX/shards/NUMBER`` is the folder of a shard, an index of the documents whose ids have a hash that is NUMBER modulo
 the number of shards. Terms, document frequencies, mean lengths and the number of documents are those of the whole
 collection, in each shard (hard links where the file system has them), so a shard scores its documents as a single index
-would. ``INDEX/index.json`` describes the whole and lists the description of every shard. Rows are those of a single
-index of the same corpus:
+would. Lucene computes them from what it reads, so ``rest/`` of a shard is a Lucene index with the numbers of the other
+shards' documents and none of their words. ``INDEX/index.json`` describes the whole and lists the description of every
+shard. Rows are those of a single index of the same corpus:
 
 =====================  =======  ======  =============================================================================
 forward/000001/        dtype    shape   of the whole
@@ -19,7 +20,7 @@ df_FIELD, deleted      (as in any forward index)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from rerank_plugin.indexes.forward import DELETED, FIELDS, ForwardIndex, Layout,
 from rerank_plugin.text.tokenizer import Tokenizer
 
 SHARDS = "shards"  # the folder of the shards, and in a description the paths of all
+REST = "rest"  # in a shard, the folder of the Lucene index with the numbers of the other shards
 COLLECTION = "collection"  # in the description of a shard: of which collection it is a part
 
 
@@ -63,9 +65,13 @@ class ShardedTable:
         """The strings of rows int [C]."""
         rows = np.asarray(rows, np.int64)
         taken = np.empty(len(rows), object)
-        for at, part in self.index.gather(rows, lambda shard, local: getattr(shard, self.name).take(local)):
+        for at, part in self.parts(rows):
             taken[at] = part
         return taken.tolist()
+
+    def parts(self, rows: np.ndarray) -> Iterable[tuple[np.ndarray, list[str]]]:
+        """The strings that each shard has, with their places among ``rows`` int64 [n]."""
+        return self.index.gather(rows, lambda shard, local: getattr(shard, self.name).take(local))
 
 
 class ShardedForward(ForwardIndex):
@@ -154,9 +160,14 @@ class ShardedForward(ForwardIndex):
 
     def words(self, rows: np.ndarray) -> Words:
         """The words of documents by their rows, int64 [C], copied from the shards."""
-        starts, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        return self.together(len(rows), self.gather(rows, gathered_words))
+
+    @staticmethod
+    def together(count: int, parts: Iterable[tuple[np.ndarray, Words]]) -> Words:
+        """The words of ``count`` documents from those of each shard and their places."""
+        starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
         tokens, before = [np.zeros(0, np.uint32)], 0
-        for at, words in self.gather(rows, gathered_words):
+        for at, words in parts:
             starts[at], lengths[at] = words.starts + before, words.lengths
             tokens.append(words.tokens)
             before += len(words.tokens)

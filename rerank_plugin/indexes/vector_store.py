@@ -75,6 +75,7 @@ ENCODED = FolderKind(
 )
 FORMAT_VERSION = 2  # 1 had numbers of floating point
 SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
+COUNTED = "counted"  # in the description of a shard's store: where the lists of the whole index start
 ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
 ARRAYS = ("codes", "scales", "rows", "positions", "lists", "centroids", "centroid_scales")
 PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
@@ -145,7 +146,11 @@ class Pieces:
         """
         if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
             raise InputError(f"the vector of document {self.index.ids[int(rows[bad[0]])]} is not finite")
-        piece, quantized = np.empty(len(rows), self.record), self.spaces.quantize(vectors)
+        self.keep_codes(rows, self.spaces.quantize(vectors))
+
+    def keep_codes(self, rows: np.ndarray, quantized: Codes) -> None:
+        """Write the codes of a piece, atomically."""
+        piece = np.empty(len(rows), self.record)
         piece["scales"], piece["codes"] = quantized.scales, quantized.codes
         self.folder.mkdir(parents=True, exist_ok=True)
         content = BytesIO()
@@ -240,6 +245,7 @@ def write_store(
     config: ListsConfig = ListsConfig(),
     overwrite: bool = False,
     threads: int | None = None,
+    centroids: Codes | None = None,
 ) -> Path:
     """Write the store of an encoding whose pieces are all there, atomically, and remove these; returns its folder.
 
@@ -249,6 +255,7 @@ def write_store(
     Args:
         description: further entries for ``encodings.json``, as JSON values.
         threads: by default all available; the store does not depend on it.
+        centroids: of the lists; by default they are made from a sample of the documents.
 
     Raises:
         InputError: the folder exists and must not be replaced, a piece is damaged, there are more lists than documents,
@@ -257,11 +264,13 @@ def write_store(
     index, spaces, threads = pieces.index, pieces.spaces, threads or available_threads()
     documents, folder = len(index), encodings_folder(index, pieces.key)
     lists, probes = config.sizes(documents)
-    if lists > max(documents, 1):
+    if centroids is not None:
+        lists = len(centroids.codes)
+    elif lists > max(documents, 1):
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
     with replacing_folder(folder, ENCODED, overwrite) as writing:
         path = _Paths(writing, index)
-        centroids = _centroids(pieces, lists, config.seed, threads)
+        centroids = centroids or _centroids(pieces, lists, config.seed, threads)
         offsets, positions, rows = _divide(pieces, centroids, threads)
         codes = open_memmap(path("codes"), "w+", np.int8, (documents, spaces.padded))
         scales = open_memmap(path("scales"), "w+", np.float32, (documents, len(spaces.widths)))
@@ -370,6 +379,7 @@ class VectorStore:
         self.lists, self.centroids = lists, Codes(centroids, centroid_scales)
         self.probes, self.threads, self.description = probes, threads or available_threads(), description or {}
         self.size = size or spaces.size
+        self.counted = lists  # where the lists would start in the store of the whole index, if this is a shard's
 
     @classmethod
     def of_vectors(cls, spaces: Spaces, vectors: np.ndarray, rows: np.ndarray, documents: int) -> VectorStore:
@@ -428,8 +438,9 @@ class VectorStore:
         from rerank_plugin.kernels.quantized_products import best
 
         queries, fitting = self.quantize(queries), self.fitting(fits)
-        documents, lists = len(self) if fitting is None else len(fitting.positions), len(self.lists) - 1
-        reach = max(count, math.ceil((probes or self.probes) * len(self) / lists))
+        held, lists = int(self.counted[-1]), len(self.lists) - 1
+        documents = held if fitting is None else len(fitting.positions)
+        reach = max(count, math.ceil((probes or self.probes) * held / lists))
         exhaustive = documents <= (reach if fitting is None else max(reach, FLAT))
         threads = self.threads if min(reach, documents) >= MANY else 1
         if exhaustive:
@@ -441,28 +452,33 @@ class VectorStore:
         hits = []
         for place in range(len(queries.numbers)):
             query = queries.take([place])
-            starts, stops = self._probe(query, self.lists if fitting is None else fitting.lists, reach)
+            if fitting is None:
+                starts, stops = self._probe(query, self.lists, self.counted, reach)
+            else:
+                starts, stops = self._probe(query, fitting.lists, fitting.lists, reach)
             if fitting is not None:
                 positions = fitting.positions[ranges(starts, stops - starts)]
                 starts, stops = positions, positions + 1
             hits += best(self.codes, self.rows, starts, stops, query, count, threads)
         return hits
 
-    def _probe(self, query: QuantizedQueries, offsets: np.ndarray, reach: int) -> tuple[np.ndarray, np.ndarray]:
+    def _probe(
+        self, query: QuantizedQueries, offsets: np.ndarray, counted: np.ndarray, reach: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Where the nearest lists that hold ``reach`` documents start and end, int64 [n] each, from the nearest on.
 
         Args:
-            offsets: of the lists, int64 [L + 1].
+            offsets: of the lists, int64 [L + 1]. counted: those by which the documents are counted.
         """
         from rerank_plugin.kernels.quantized_products import best
 
         lists = len(offsets) - 1
-        some = 2 * math.ceil(lists * reach / max(int(offsets[-1]), 1))
+        some = 2 * math.ceil(lists * reach / max(int(counted[-1]), 1))
         while True:
             some = min(some, lists)
             numbers = np.arange(lists, dtype=np.int32)
             nearest, _ = best(self.centroids, numbers, np.array([0]), np.array([lists]), query, some)[0]
-            held = np.cumsum(offsets[nearest + 1] - offsets[nearest])
+            held = np.cumsum(counted[nearest + 1] - counted[nearest])
             if held[-1] >= reach or some == lists:
                 nearest = nearest[: np.searchsorted(held, reach) + 1]
                 return offsets[nearest], offsets[nearest + 1]
@@ -541,7 +557,10 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         wrong = ["its lists, rows and positions do not fit together"]
     if wrong:
         raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
-    return VectorStore(stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size)
+    store = VectorStore(stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size)
+    if COUNTED in described:
+        store.counted = np.array(described[COUNTED], np.int64)
+    return store if index.elsewhere is None else index.elsewhere.store(store, key)
 
 
 def store_folder(index: ForwardIndex, key: str) -> Path | None:

@@ -99,7 +99,7 @@ def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candid
         if name == FIRST_STAGE:
             columns[:, column] = candidates.first_stage_scores
         elif name == FIRST_STAGE_SHARE:
-            highest = candidates.first_stage_scores.max(initial=0)
+            highest = np.float32(candidates.highest_score())
             columns[:, column] = candidates.first_stage_scores / highest if highest > 0 else 0
         else:
             measure, field = name.rsplit("_", 1)

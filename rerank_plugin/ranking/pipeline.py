@@ -21,6 +21,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
+from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.java.jvm import detach_at_thread_end
@@ -130,7 +131,7 @@ class Pipeline:
         return scorer
 
     def _index(self) -> Index:
-        return self.index if isinstance(self.index, Index) else Index(self.index)
+        return open_index(self.index)
 
     def _opened(self, index: Index, scorer: Scorer | None) -> OpenPipeline:
         first_stage = index.first_stage(self.first_stage)

@@ -19,6 +19,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import Query
+from rerank_plugin.cluster.opening import is_cluster, open_index
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.statistics import CollectionStatistics
@@ -406,7 +407,7 @@ def _first_places(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def _absolute(index: Any) -> Any:
     """The path of an index in every working directory; anything else as it is."""
-    return os.path.abspath(index) if isinstance(index, (str, os.PathLike)) else index
+    return os.path.abspath(index) if isinstance(index, (str, os.PathLike)) and not is_cluster(index) else index
 
 
 def _absolute_spec(stage: Stage, named: tuple[str, Path | None]) -> str:
@@ -502,15 +503,6 @@ def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> list[Hit]:
     first_stage = candidates.first_stage_scores[page.order].tolist(), (page.order + 1).tolist()
     columns = page.doc_ids, *scores, index.titles.take(rows), *first_stage, index.lucene_numbers[rows].tolist()
     return [Hit(*fields) for fields in zip(*columns)]
-
-
-def open_index(index: str | Path | Index) -> Index:
-    """The index of a folder; an open index stays the same."""
-    if isinstance(index, Index):
-        return index
-    if not isinstance(index, (str, os.PathLike)):
-        raise InputError(f"an index is the path of its folder or an open Index, not {type(index).__name__}")
-    return Index(index)
 
 
 def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:

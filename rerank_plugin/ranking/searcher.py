@@ -14,6 +14,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import Query
+from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.runs import RankedList, strictly_decreasing, text_id
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
@@ -22,7 +23,7 @@ from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
-from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, open_index, ranked_hits
+from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, ranked_hits
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_first_stage_mismatch
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
@@ -58,7 +59,8 @@ class Searcher:
         """Open the index, the reranker and the first stage, once for all queries.
 
         Args:
-            index: the folder of an index, or an open `Index`.
+            index: the folder of an index; ``ray://ADDRESS/FOLDER`` for an index of shards on a Ray cluster; or an open
+                `Index`.
             reranker: a spec of `Reranker.load`, or a list of them for a cascade; a `Reranker` over this index; or an
                 object with ``score(query, candidates)``.
             first_stage: its name (``bm25``, ``qld``, ``bm25+rm3``, ``dense:CHECKPOINT``, ``all``, ...), or a

@@ -13,6 +13,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.lucene_reader import stored_text
 
 
 class StoredDocument:
@@ -63,24 +64,28 @@ class StoredDocuments:
     """Reads stored documents of an index. It is thread-safe; its constructor starts Java."""
 
     def __init__(self, index: Index):
-        self.index, self.reader, self.lock = index, index.open_lucene(), Lock()
+        self.index, self.lock, self.elsewhere = index, Lock(), index.forward.elsewhere
+        self.reader = index.open_lucene() if self.elsewhere is None else None
 
     def read(self, number: int, docid: str) -> StoredDocument:
         """The document with a Lucene document number and an id; an `InputError` if the index stores no documents."""
-        with self.lock:
-            stored = self.reader.storedFields()  # keeps a reference: pyjnius would release it while Java uses it
-            document = stored.document(number)
-            raw = document.get("raw")
-            contents = None if raw is not None and '"contents"' in raw else document.get("contents")  # not twice
+        if self.elsewhere is not None:
+            raw, contents = self.elsewhere.stored(number)
+        else:
+            with self.lock:
+                raw, contents = stored_text(self.reader, number)
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
 
     def as_indexed(self, row: int) -> Document | None:
         """Title and abstract of a row as indexed; None if the index does not store them."""
+        if self.elsewhere is not None:
+            return self.elsewhere.document(row)
         with self.lock, suppress(InputError):
             return next(self.index.stored_documents(self.reader, np.array([row])))
         return None
 
     def close(self) -> None:
-        self.reader.close()
+        if self.reader is not None:
+            self.reader.close()

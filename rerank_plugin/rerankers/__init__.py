@@ -85,6 +85,8 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     Raises:
         InputError: no such name, or its checkpoint cannot be used with this index.
     """
+    if index.elsewhere is not None:
+        return index.elsewhere.reranker(spec, options)
     name, _, rest = spec.partition(":")
     checkpoint = checkpoint_of(spec)
     if name in UNTRAINED:

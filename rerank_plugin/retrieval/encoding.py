@@ -11,6 +11,8 @@ from pathlib import Path
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED
+from rerank_plugin.indexes.sharded_store import divide_store
+from rerank_plugin.indexes.sharding import ShardedForward
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, ListsConfig, VectorStore, encodings_folder, open_store
 from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
 
@@ -81,6 +83,8 @@ class IndexEncoder:
         )
         if source is not None:
             shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
+        if isinstance(self.index, ShardedForward):
+            divide_store(self.index, self.key, threads)
         return folder
 
     def _source(self) -> str | None:

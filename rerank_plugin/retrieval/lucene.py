@@ -70,7 +70,8 @@ class LuceneConfig:
     def open(self, index: Index) -> LuceneFirstStage:
         if self.field not in (known := index.lucene_fields):
             raise InputError(f"{index.lucene_folder} has no field '{self.field}'; it has {', '.join(known)}")
-        return LuceneFirstStage(index, self)
+        elsewhere = index.forward.elsewhere
+        return LuceneFirstStage(index, self) if elsewhere is None else elsewhere.first_stage(self)
 
 
 @cache
@@ -92,7 +93,7 @@ class LuceneFirstStage:
 
     def __init__(self, index: Index, config: LuceneConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
-        self.reader = index.open_lucene()
+        self.reader = self._open(index)
         self.searched = without_stored_fields(self.reader)
         self.searcher = self._new_searcher()
         lucene = index.description["lucene"]
@@ -105,6 +106,9 @@ class LuceneFirstStage:
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit; columns of number and score
         self._documents = max(self.reader.maxDoc(), 1)
+
+    def _open(self, index: Index) -> Any:
+        return index.open_lucene()
 
     def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
@@ -204,12 +208,16 @@ class LuceneFirstStage:
     def _read(self, query: Query) -> tuple[str, Any, Any]:
         """A query's text as it is analyzed, and the Lucene queries of its words and of its filter, None without one."""
         text = self.read(query.text.encode(errors="replace").decode())  # a terminal may pass half a character
-        words = self.generator.buildQuery(self.config.field, self.analyzer, text)
+        words = self._words(text)
         if query.filter is None:
             return text, words, None
         self.index.check_filter(query.filter)
         filter = filter_query(query.filter)
         return text, clauses((words, "MUST"), (filter, "FILTER")), filter
+
+    def _words(self, text: str) -> Any:
+        """The Lucene query of the words of a text."""
+        return self.generator.buildQuery(self.config.field, self.analyzer, text)
 
     def _tokens(self, text: str) -> Any:
         return java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)

@@ -15,6 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import stop_if_asked
+from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
@@ -90,7 +91,7 @@ class ServedIndex:
 
     def __init__(self, name: str, folder: str, config: ServiceConfig):
         log.info("index %s: opening %s", name, folder)
-        self.name, self.config, self.index = name, config, Index(folder)
+        self.name, self.config, self.index = name, config, open_index(folder)
         self.searcher = Searcher(self.index)  # for similar documents
         self.documents = StoredDocuments(self.index)
         self.first_stages: dict[str, FirstStage] = {}

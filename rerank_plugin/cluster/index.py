@@ -1,0 +1,314 @@
+"""The coordinator: an index whose documents are elsewhere, opened by searchers, commands and the service as any other.
+
+It holds the folder of the whole index, in which ids, vocabulary, statistics, the adapted encoder and the lists of the
+vectors are; the shards search, score and read their documents. The coordinator asks all of them at once, puts their
+answers together by score and then by decreasing document id, and gives each its part of the candidates to score.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Document, Query
+from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import Words
+from rerank_plugin.indexes.index_folder import CHECKSUM, Index, forward_checksum
+from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
+from rerank_plugin.indexes.sharding import SHARDS, ShardedForward, ShardedTable
+from rerank_plugin.indexes.vector_store import VectorStore
+from rerank_plugin.java.jvm import java_class
+from rerank_plugin.kernels.quantization import Codes, QuantizedQueries
+from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.rerankers import Scorer
+from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
+
+log = logging.getLogger(__name__)
+
+MOST_WORDS = 1 << 20  # words whose document frequencies are remembered, some 100 bytes each
+Question = tuple[Any, ...]  # the name of a method of a `Shard`, and its arguments
+
+
+class Shards(Protocol):
+    """The shards of an index, wherever they are. It is thread-safe."""
+
+    def ask(self, questions: Mapping[int, Question]) -> dict[int, Any]:
+        """The answer of each shard to its question, by the shard's number.
+
+        Raises:
+            InputError: a shard refuses; or does not answer in time, which the message says of it.
+        """
+
+    def remember(self, question: Question) -> None:
+        """Ask this again of every shard that is started anew, before it is asked anything else."""
+
+    def close(self) -> None: ...
+
+
+class ClusterIndex(Index):
+    """An index of shards that are elsewhere.
+
+    Args:
+        folder: of the whole index; of the shards only their descriptions are read here.
+        connect: opens the shards, from their folders and the id of the generation.
+
+    Raises:
+        InputError: as `Index`; it is no index of shards; or as ``connect``.
+    """
+
+    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], str], Shards]):
+        super().__init__(folder)
+        if SHARDS not in self.description:
+            raise InputError(f"{folder} is no index of shards: build one with: {self.rebuild} --shards N")
+        folders = [self.folder / name for name in self.description[SHARDS]]
+        self.answering = connect(folders, self.description["generation"])
+        close = self.close
+
+        def close_all() -> None:
+            self.answering.close()
+            close()
+
+        self.close = close_all  # type: ignore[assignment]
+
+    def _open_shards(self) -> list[Index]:
+        return []
+
+    @cached_property
+    def forward(self) -> RemoteForward:  # type: ignore[override]
+        mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
+        parts = [RemotePart(self.answering, number) for number in range(len(self.description[SHARDS]))]
+        checksum = forward_checksum(self.description)
+        forward = RemoteForward(self.folder, mean_lengths, self.tokenizer, checksum, self.layout, self, parts)
+        forward.name, forward.answering = self._name, self.answering
+        forward.elsewhere = Coordinator(self, forward)
+        return forward
+
+    def open_lucene(self) -> Any:
+        raise InputError(f"the documents of {self.folder} are on a cluster: read its shards, or open the folder itself")
+
+    def _fitting(self, filter: Filter) -> Any:
+        """The filter itself, which each shard applies."""
+        self.check_filter(filter)
+        return filter
+
+
+class RemotePart:
+    """What a `ShardedForward` reads of a shard's forward index."""
+
+    def __init__(self, answering: Shards, number: int):
+        self.answering, self.number = answering, number
+
+    @cached_property
+    def lucene_rows(self) -> np.ndarray:
+        return self.answering.ask({self.number: ("lucene_rows",)})[self.number]
+
+
+class RemoteForward(ShardedForward):
+    """The forward indexes of shards that are elsewhere, as one."""
+
+    answering: Shards
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.titles, self.published = RemoteTable(self, "titles"), RemoteTable(self, "published")  # type: ignore
+
+    def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
+        """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
+        parts = {number: (at, local) for number, at, local in self.by_shard(rows)}
+        answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
+        return [(parts[number][0], answer) for number, answer in answers.items()]
+
+    def words(self, rows: np.ndarray) -> Words:
+        return self.together(len(rows), self.asked(rows, "words"))
+
+
+class RemoteTable(ShardedTable):
+    """The strings of a table of all shards."""
+
+    index: RemoteForward
+
+    def parts(self, rows: np.ndarray) -> Any:
+        return self.index.asked(rows, "strings", self.name)
+
+
+class Coordinator:
+    """Searches and scores the documents of a `ClusterIndex` where they are."""
+
+    def __init__(self, index: ClusterIndex, forward: RemoteForward):
+        self.index, self.forward, self.answering = index, forward, index.answering
+        self.frequencies: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def ask_all(self, *question: Any) -> list[Any]:
+        """The answers of all shards to a question, in their order."""
+        answers = self.answering.ask(dict.fromkeys(range(len(self.forward.shards)), question))
+        return [answers[number] for number in sorted(answers)]
+
+    def rows(self, number: int, local: np.ndarray) -> np.ndarray:
+        """Rows of the whole index, int64 [n], from those of a shard."""
+        return self.forward.rows_of[number][local].astype(np.int64)
+
+    def store(self, whole: VectorStore, key: str) -> VectorStore:
+        return RemoteStore(self, whole, key)
+
+    def first_stage(self, config: LuceneConfig) -> RemoteStage:
+        return RemoteStage(self, config)
+
+    def reranker(self, spec: str, options: RerankerOptions) -> RemoteScorer:
+        return RemoteScorer(self, spec, options)
+
+    def _one(self, row: int, method: str) -> Any:
+        (_, answer), *_ = self.forward.asked(np.array([row]), method)
+        return answer
+
+    def stored(self, number: int) -> tuple[str | None, str | None]:
+        return self._one(int(self.forward.lucene_rows[number]), "stored")
+
+    def document(self, row: int) -> Document | None:
+        return self._one(row, "document")
+
+    def word_frequencies(self, field: str, words: Sequence[str]) -> list[tuple[int, int]]:
+        """The documents of the collection that hold each word, and its occurrences in all; asked for once."""
+        if new := [word for word in words if (field, word) not in self.frequencies]:
+            if len(self.frequencies) > MOST_WORDS:
+                self.frequencies.clear()
+                new = list(words)
+            counts = np.sum(self.ask_all("frequencies", field, new), axis=0)
+            self.frequencies.update({(field, word): (int(one), int(all)) for word, (one, all) in zip(new, counts)})
+        return [self.frequencies[field, word] for word in words]
+
+
+class RemoteStage:
+    """A first stage of Lucene over all shards, with the statistics of the collection.
+
+    Raises:
+        InputError: it expands queries, which needs the words of documents of all shards.
+    """
+
+    filters = True
+
+    def __init__(self, coordinator: Coordinator, config: LuceneConfig):
+        if config.name == RM3:
+            raise InputError(
+                f"'{config.name}' cannot be computed on a cluster: take bm25, qld, dense or hybrid, or search the "
+                "folder of the index on one machine"
+            )
+        self.coordinator, self.forward, self.config, self.name = coordinator, coordinator.forward, config, config.name
+        lucene = coordinator.index.description["lucene"]
+        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
+
+    def configured(self, **settings: Any) -> RemoteStage:
+        """This first stage with other settings."""
+        return RemoteStage(self.coordinator, replace(self.config, **settings))
+
+    def search(self, query: Query, depth: int) -> Candidates:
+        """The best ``depth`` documents that match the query's filter."""
+        coordinator, field = self.coordinator, self.config.field
+        if query.filter is not None:
+            coordinator.index.check_filter(query.filter)
+        text = self.read(query.text.encode(errors="replace").decode())
+        words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
+        if not words:
+            return Candidates(self.forward, [], [])
+        whole = WholeQuery(list(words), list(words.values()), coordinator.word_frequencies(field, list(words)))
+        parts = coordinator.ask_all("best_matches", self.config, whole, query.filter, depth)
+        rows = [coordinator.rows(number, rows) for number, (rows, _) in enumerate(parts)]
+        return Candidates(self.forward, np.concatenate(rows), np.concatenate([found for _, found in parts])).best(depth)
+
+    def search_near(self, *_: Any) -> Candidates:
+        raise InputError("RM3 cannot be computed on a cluster: take hybrid, or open the folder of the index itself")
+
+
+class RemoteStore(VectorStore):
+    """The vectors of all shards. Centroids and lists are here, codes elsewhere."""
+
+    def __init__(self, coordinator: Coordinator, whole: VectorStore, key: str):
+        arrays = whole.rows, whole.positions, whole.lists, *whole.centroids
+        super().__init__(
+            whole.spaces, *whole.codes, *arrays, whole.probes, whole.threads, whole.description, whole.size
+        )
+        self.coordinator = coordinator
+        widths = whole.spaces.widths[: int(np.searchsorted(np.cumsum(whole.spaces.widths), whole.size)) + 1]
+        self.named = key, tuple(widths), whole.description[CHECKSUM]
+
+    def decode(self, rows: np.ndarray) -> np.ndarray:
+        codes = np.zeros((len(rows), self.spaces.padded), np.int8)
+        scales = np.zeros((len(rows), len(self.spaces.widths)), np.float32)
+        for at, part in self.coordinator.forward.asked(rows, "codes", *self.named):
+            codes[at], scales[at] = part
+        return self.spaces.decode(Codes(codes, scales))[:, : self.size]
+
+    def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
+        scores = np.zeros(len(rows), np.float32)
+        if len(rows):
+            for at, part in self.coordinator.forward.asked(rows, "products", *self.named, self.quantize(query)):
+                scores[at] = part
+        return scores
+
+    def fitting(self, fits: Any) -> Any:
+        """The filter, which each shard applies."""
+        return fits
+
+    def search_many(
+        self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        parts = self.coordinator.ask_all("nearest", *self.named, self.quantize(queries), count, fits, probes)
+        found = []
+        for of_query in zip(*parts):
+            rows = np.concatenate([self.coordinator.rows(number, local) for number, (local, _) in enumerate(of_query)])
+            scores = np.concatenate([each for _, each in of_query])
+            order = np.lexsort((rows, -scores))[:count]
+            found.append((rows[order], scores[order]))
+        return found
+
+
+class RemoteScorer(Scorer):
+    """A reranker that each shard has loaded; each scores its own candidates.
+
+    Raises:
+        InputError: it cannot be loaded, or what it gives a document depends on other documents.
+    """
+
+    scores_together = True
+
+    def __init__(self, coordinator: Coordinator, spec: str, options: RerankerOptions):
+        self.coordinator, self.named = coordinator, (spec, options)
+        question = ("load", *self.named)
+        loaded = coordinator.ask_all(*question)[0]
+        coordinator.answering.remember(question)
+        self.name, self.listwise = loaded["name"], loaded["listwise"]
+        self.trained_after, self.passage_words = loaded["trained_after"], loaded["passage_words"]
+
+    def score(self, query: Query, candidates: Candidates) -> np.ndarray:
+        return self.score_many([query], [candidates])[0]
+
+    def score_many(self, queries: Sequence[Query], candidates: Sequence[Candidates]) -> list[np.ndarray]:
+        scores = [np.zeros(len(each), np.float32) for each in candidates]
+        asked: dict[int, list[tuple[int, np.ndarray, ScoredPart]]] = {}
+        for place, (query, each) in enumerate(zip(queries, candidates)):
+            for number, at, local in self.coordinator.forward.by_shard(each.rows):
+                part = ScoredPart(query, local, each.first_stage_scores[at], each.highest_score())
+                asked.setdefault(number, []).append((place, at, part))
+        questions = {number: ("score", *self.named, [part for *_, part in parts]) for number, parts in asked.items()}
+        for number, answer in self.coordinator.answering.ask(questions).items() if questions else ():
+            for (place, at, _), part_scores in zip(asked[number], answer):
+                scores[place][at] = part_scores
+        return scores
+
+    def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
+        ((number, _, local),) = self.coordinator.forward.by_shard(candidates.rows[[place]])
+        part = ScoredPart(query, local, candidates.first_stage_scores[[place]], candidates.highest_score())
+        return self.coordinator.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
+
+    def lacking_words(self, query: Query) -> list[str]:
+        return self.coordinator.answering.ask({0: ("lacking_words", *self.named, query)})[0]

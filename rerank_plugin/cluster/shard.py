@@ -1,0 +1,234 @@
+"""A shard where it is: it answers the coordinator's questions by arrays. Rows here are those of the shard.
+
+Lucene scores by what it reads, so a shard's index is read beside one with the numbers of the other shards, and terms
+are searched for with their frequencies in the whole collection: scores are those of a single index to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Document, Query
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import Words
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.lucene_reader import clauses, filter_query, open_reader, side_by_side, stored_text
+from rerank_plugin.indexes.sharded_store import OF
+from rerank_plugin.indexes.sharding import COLLECTION, REST, gathered_words
+from rerank_plugin.indexes.vector_store import VectorStore, open_store
+from rerank_plugin.java.jvm import detach_at_thread_end, java_class
+from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
+from rerank_plugin.models.attribution import Attribution
+from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.rerankers import Scorer, load
+from rerank_plugin.rerankers.lexical import TitleLikelihood
+from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.lucene import LuceneConfig, LuceneFirstStage
+
+MOST_KEPT = 64  # first stages with other settings
+NOTHING = np.zeros(0, np.int64), np.zeros(0, np.float32)
+
+
+class WholeQuery(NamedTuple):
+    """A query's distinct words after Lucene's analysis, with their numbers in the collection."""
+
+    words: Sequence[str]
+    repeats: Sequence[int]  # in the query
+    frequencies: Sequence[tuple[int, int]]  # documents of the collection that hold each, and its occurrences in all
+
+
+class ScoredPart(NamedTuple):
+    """The candidates of a query in a shard: rows int64 [C], first-stage scores float32 [C], and the query's highest."""
+
+    query: Query
+    rows: np.ndarray
+    first_stage_scores: np.ndarray
+    highest: float
+
+
+class Shard:
+    """An open shard. It is thread-safe.
+
+    Args:
+        folder: of the shard.
+        generation: the id of the index's generation that it has to be of.
+        threads: of the compiled loops.
+
+    Raises:
+        InputError: the shard is missing, damaged, or of another generation.
+    """
+
+    def __init__(self, folder: str | Path, generation: str, threads: int = 1):
+        self.index, self.threads = Index(folder), threads
+        if (found := self.index.description.get(COLLECTION, {}).get("generation")) != generation:
+            raise InputError(f"{folder} is of the generation {found}, not of {generation}: copy the index again")
+        self.forward, self.reader = self.index.forward, self.index.open_lucene()
+        self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
+        self.lock = Lock()  # of loading and of scoring, whose loops take all threads
+        self.stage = lru_cache(MOST_KEPT)(self._stage)
+        self.store = lru_cache(MOST_KEPT)(self._store)
+
+    def opened(self) -> None:
+        """Answered once everything is open."""
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The answer of the method with this name."""
+        detach_at_thread_end()
+        return getattr(self, method)(*arguments)
+
+    # Lucene
+
+    def frequencies(self, field: str, words: Sequence[str]) -> np.ndarray:
+        """The documents here that hold each word, and its occurrences in all of them, int64 [m, 2]."""
+        term = java_class("org.apache.lucene.index.Term")
+        terms = [term(field, word) for word in words]
+        numbers = [(self.reader.docFreq(each), self.reader.totalTermFreq(each)) for each in terms]
+        return np.array(numbers, np.int64).reshape(-1, 2)
+
+    def best_matches(
+        self, config: LuceneConfig, words: WholeQuery, filter: Filter | None, depth: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best ``depth`` documents: rows int64 [C], and scores float32 [C] as in an index of the collection."""
+        found = self.stage(config).search_words(words, filter, depth)
+        return found.rows, found.first_stage_scores
+
+    def _stage(self, config: LuceneConfig) -> _PartStage:
+        return _PartStage(self.index, config)
+
+    # vectors
+
+    def nearest(
+        self, key: str, widths: tuple[int, ...], of: str, queries: QuantizedQueries, count: int,
+        filter: Filter | None, probes: int | None,
+    ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+        """As :meth:`VectorStore.search_many <rerank_plugin.indexes.vector_store.VectorStore.search_many>`."""
+        store = self.store(key, widths, of)
+        fits = None if filter is None else store.fitting(self.index.fitting(filter))
+        return store.search_many(queries, count, fits, probes)
+
+    def products(
+        self, key: str, widths: tuple[int, ...], of: str, queries: QuantizedQueries, rows: np.ndarray
+    ) -> np.ndarray:
+        """The scores of rows int64 [C] for a query, float32 [C]."""
+        return self.store(key, widths, of).scores(queries, rows, self.threads)
+
+    def codes(self, key: str, widths: tuple[int, ...], of: str, rows: np.ndarray) -> Codes:
+        store = self.store(key, widths, of)
+        return store.codes.take(store.positions[rows])
+
+    def _store(self, key: str, widths: tuple[int, ...], of: str) -> VectorStore:
+        store = open_store(self.forward, key, Spaces(widths), self.threads)
+        if store is None or store.description.get(OF) != of:
+            raise InputError(f"{self.index.folder} lacks its part of the vectors {key}: encode the index again")
+        return store
+
+    # texts
+
+    def words(self, rows: np.ndarray) -> Words:
+        return gathered_words(self.forward, rows)
+
+    def strings(self, table: str, rows: np.ndarray) -> list[str]:
+        """The strings of a table (titles, published) of rows int64 [C]."""
+        return getattr(self.forward, table).take(rows)
+
+    def lucene_rows(self) -> np.ndarray:
+        return np.asarray(self.forward.lucene_rows)
+
+    def stored(self, rows: np.ndarray) -> tuple[str | None, str | None]:
+        """The stored fields ``raw`` and ``contents`` of one document, int64 [1]."""
+        with self.lock:
+            return stored_text(self.reader, int(self.forward.lucene_numbers[rows[0]]))
+
+    def document(self, rows: np.ndarray) -> Document | None:
+        """Title and abstract of one document, int64 [1], as indexed."""
+        with self.lock:
+            return next(self.index.stored_documents(self.reader, rows), None)
+
+    # rerankers
+
+    def load(self, spec: str, options: RerankerOptions) -> dict[str, Any]:
+        """Load a reranker; returns its attributes."""
+        scorer = self.scorer(spec, options)
+        if isinstance(scorer, TitleLikelihood) or (scorer.listwise and not isinstance(scorer, NeuralReranker)):
+            raise InputError(
+                f"'{spec}' reads more of the collection than its candidates, which no shard has: search the folder of "
+                "the index on one machine"
+            )
+        names = ("name", "listwise", "trained_after", "passage_words")
+        return {name: getattr(scorer, name) for name in names}
+
+    def scorer(self, spec: str, options: RerankerOptions) -> Scorer:
+        with self.lock:
+            if (scorer := self.scorers.get((spec, options))) is None:
+                own = replace(options, threads=options.threads or self.threads)
+                scorer = self.scorers[spec, options] = load(spec, self.forward, own)
+        return scorer
+
+    def score(self, spec: str, options: RerankerOptions, parts: Sequence[ScoredPart]) -> list[np.ndarray]:
+        """The scores of the candidates of several queries, float32 [C] each."""
+        scorer, queries = self.scorer(spec, options), [part.query for part in parts]
+        with self.lock:
+            return scorer.score_many(queries, [self._candidates(part) for part in parts])
+
+    def attribute(self, spec: str, options: RerankerOptions, part: ScoredPart, place: int) -> Attribution | None:
+        scorer = self.scorer(spec, options)
+        with self.lock:
+            return scorer.attribute(part.query, self._candidates(part), place)
+
+    def lacking_words(self, spec: str, options: RerankerOptions, query: Query) -> list[str]:
+        return self.scorer(spec, options).lacking_words(query)
+
+    def _candidates(self, part: ScoredPart) -> Candidates:
+        candidates = Candidates(self.forward, part.rows, part.first_stage_scores)
+        candidates.highest = part.highest
+        return candidates
+
+
+class _PartStage(LuceneFirstStage):
+    """A first stage over the Lucene index of a shard, with the statistics of the collection."""
+
+    def _open(self, index: Index) -> Any:
+        return side_by_side([index.open_lucene(), open_reader(index.folder / REST)])
+
+    def search_words(self, words: WholeQuery, filter: Filter | None, depth: int) -> Candidates:
+        """The best ``depth`` documents."""
+        queries = [query for word in zip(*words) if (query := self._term(*word)) is not None]
+        if not queries:
+            return Candidates(self.forward, *NOTHING)
+        both = clauses(*((query, "SHOULD") for query in queries))
+        if filter is not None:
+            self.index.check_filter(filter)
+            both = clauses((both, "MUST"), (filter_query(filter), "FILTER"))
+        return self._best(self._hits, both, depth)
+
+    def _term(self, word: str, repeats: int, frequency: tuple[int, int]) -> Any | None:
+        """Lucene's query of a word; None if no document here holds it."""
+        term = java_class("org.apache.lucene.index.Term")(self.config.field, word)
+        if not (here := self.reader.docFreq(term)):
+            return None
+        states = java_class("org.apache.lucene.index.TermStates").build(self._context, term, True)
+        states.accumulateStatistics(frequency[0] - here, frequency[1] - self.reader.totalTermFreq(term))
+        query = java_class("org.apache.lucene.search.TermQuery")(term, states)
+        return java_class("org.apache.lucene.search.BoostQuery")(query, repeats)
+
+    @cached_property
+    def _context(self) -> Any:
+        """What terms are looked up in: the searcher, in earlier versions of Lucene the reader's context."""
+        build = java_class("org.apache.lucene.index.TermStates").build
+        term = java_class("org.apache.lucene.index.Term")(self.config.field, "")
+        from jnius import JavaException
+
+        try:
+            build(self.searcher, term, True)
+            return self.searcher
+        except JavaException:
+            return self.searcher.getTopReaderContext()
