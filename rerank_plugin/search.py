@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.terminal import print_red
+from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
 
@@ -73,6 +74,9 @@ def arguments() -> commandline.Parser:
     add = running.add_argument
     add("--threads", type=int, default=2, help="threads of first-stage searches, which run ahead of the scoring")
     add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
+    cluster = "search an index of shards on this Ray cluster: HOST:PORT, auto (of this machine) or local (started here)"
+    add("--cluster", metavar="ADDRESS", help=cluster)
+    commandline.add_settings(running, ClusterConfig)
     add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path")
     commandline.add_first_stage_options(parser, basic=True)
     return parser
@@ -164,7 +168,14 @@ def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
         config = JudgedOnlyConfig(config, options.judged_only)
     running = commandline.configured(RerankerOptions, options, fast=not options.plain)
     stages = tuple(map(Stage.parse, options.reranker))
-    return Pipeline(options.index, config, options.depth, stages, _filter(options), running)
+    return Pipeline(_place(options), config, options.depth, stages, _filter(options), running)
+
+
+def _place(options: Namespace) -> str | Path:
+    """Where the index is searched: its folder, or its place on a cluster."""
+    if not options.cluster:
+        return options.index
+    return commandline.configured(ClusterConfig, options, address=options.cluster).url(options.index)
 
 
 def _filter(options: Namespace) -> Filter | None:
@@ -246,10 +257,10 @@ def search_folder(options: Namespace) -> None:
     Each file is written and resumed as by a search for its run alone: query by query into a partial file, with the same
     settings. All files get their names after the last query.
     """
+    from rerank_plugin.cluster.opening import open_index
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter, replaces
     from rerank_plugin.files.runs import run_files
-    from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.ranking.bulk import rank_lists, read_runs
     from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.retrieval.given_run import RunConfig
@@ -264,7 +275,7 @@ def search_folder(options: Namespace) -> None:
             f"--output {output} is the folder of --run, whose runs would be overwritten: name another folder"
         )
     paths = run_files(options.run)
-    index = Index(options.index)
+    index = open_index(_place(options))
     queries = read_queries(options.queries)
     configs = [RunConfig(str(path)) for path in paths]
     reranker = _pipeline(options, configs[0]).scorer(index)

@@ -12,6 +12,10 @@ class InputError(ValueError):
     """
 
 
+class UnavailableError(InputError):
+    """A part of what is searched does not answer at present; trying again may help."""
+
+
 def one_line(error: BaseException) -> str:
     """The message of an error, on one line."""
     return " ".join(str(error).split())

@@ -19,9 +19,9 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from rerank_plugin.base.errors import InputError, one_line
+from rerank_plugin.base.errors import InputError, UnavailableError, one_line
+from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import Question
-from rerank_plugin.cluster.opening import ClusterConfig
 from rerank_plugin.kernels.parallel import processors
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class RayShards:
         while len(answers) < len(questions):
             left = deadline - time.monotonic()
             if left <= 0:
-                raise InputError(self._missing([number for number in questions if number not in answers]))
+                raise UnavailableError(self._missing([number for number in questions if number not in answers]))
             if pending:
                 some = left if hedged else min(left, self.config.hedge)
                 done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=some, fetch_local=True)

@@ -25,6 +25,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import Words
 from rerank_plugin.indexes.index_folder import CHECKSUM, Index, forward_checksum
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
+from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import SHARDS, ShardedForward, ShardedTable
 from rerank_plugin.indexes.vector_store import VectorStore
 from rerank_plugin.java.jvm import java_class
@@ -217,7 +218,8 @@ class RemoteStage:
         if query.filter is not None:
             coordinator.index.check_filter(query.filter)
         text = self.read(query.text.encode(errors="replace").decode())
-        words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
+        with pyjnius_lock:
+            words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
         if not words:
             return Candidates(self.forward, [], [])
         whole = WholeQuery(list(words), list(words.values()), coordinator.word_frequencies(field, list(words)))

@@ -21,7 +21,14 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import Words
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import clauses, filter_query, open_reader, side_by_side, stored_text
+from rerank_plugin.indexes.lucene_reader import (
+    clauses,
+    filter_query,
+    open_reader,
+    pyjnius_lock,
+    side_by_side,
+    stored_text,
+)
 from rerank_plugin.indexes.sharded_store import OF
 from rerank_plugin.indexes.sharding import COLLECTION, REST, gathered_words
 from rerank_plugin.indexes.vector_store import VectorStore, open_store
@@ -90,8 +97,9 @@ class Shard:
     def frequencies(self, field: str, words: Sequence[str]) -> np.ndarray:
         """The documents here that hold each word, and its occurrences in all of them, int64 [m, 2]."""
         term = java_class("org.apache.lucene.index.Term")
-        terms = [term(field, word) for word in words]
-        numbers = [(self.reader.docFreq(each), self.reader.totalTermFreq(each)) for each in terms]
+        with pyjnius_lock:
+            terms = [term(field, word) for word in words]
+            numbers = [(self.reader.docFreq(each), self.reader.totalTermFreq(each)) for each in terms]
         return np.array(numbers, np.int64).reshape(-1, 2)
 
     def best_matches(
@@ -201,7 +209,8 @@ class _PartStage(LuceneFirstStage):
 
     def search_words(self, words: WholeQuery, filter: Filter | None, depth: int) -> Candidates:
         """The best ``depth`` documents."""
-        queries = [query for word in zip(*words) if (query := self._term(*word)) is not None]
+        with pyjnius_lock:
+            queries = [query for word in zip(*words) if (query := self._term(*word)) is not None]
         if not queries:
             return Candidates(self.forward, *NOTHING)
         both = clauses(*((query, "SHOULD") for query in queries))

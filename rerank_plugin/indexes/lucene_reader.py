@@ -21,7 +21,7 @@ from rerank_plugin.text.markup import without_markup
 _ID_PAGE = 50_000
 CONTENTS = "contents"
 # Pyjnius binds a method to the object that used it last, in any thread.
-_pyjnius_lock = RLock()
+pyjnius_lock = RLock()
 
 
 def open_reader(folder: Path, commit: str | None = None) -> Any:
@@ -236,7 +236,7 @@ def clauses(*parts: tuple[Any, str]) -> Any:
     """Lucene's Boolean query of other queries, each with its role: MUST, FILTER, SHOULD or MUST_NOT."""
     builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
     occur = java_class("org.apache.lucene.search.BooleanClause$Occur")
-    with _pyjnius_lock:
+    with pyjnius_lock:
         for query, role in parts:
             builder.add(query, getattr(occur, role))
         return builder.build()
@@ -244,7 +244,7 @@ def clauses(*parts: tuple[Any, str]) -> Any:
 
 def matching_numbers(reader: Any, query: Any) -> np.ndarray:
     """Whether the document of each Lucene number matches a query, bool [L]."""
-    with _pyjnius_lock:
+    with pyjnius_lock:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
         bit_set = java_class("org.apache.lucene.util.FixedBitSet")
         no_scores = java_class("org.apache.lucene.search.ScoreMode").COMPLETE_NO_SCORES

@@ -19,7 +19,8 @@ from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import Query
-from rerank_plugin.cluster.opening import is_cluster, open_index
+from rerank_plugin.cluster.config import is_cluster
+from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.statistics import CollectionStatistics

@@ -27,7 +27,7 @@ from rerank_plugin.indexes.index_folder import ADAPTED
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
-from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 log = logging.getLogger(__name__)
@@ -101,6 +101,8 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
+        if self.name == HYBRID_RM3 and self.forward.elsewhere is not None:
+            self.forward.elsewhere.first_stage(LuceneConfig(RM3))  # refused where it cannot be computed
         by_adapted = _adapted(index) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
         self.dense = by_adapted or DenseConfig(config.encoder).open(index)

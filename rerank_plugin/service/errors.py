@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, UnavailableError
 
 
 class ErrorAnswer(BaseModel):
@@ -53,7 +53,14 @@ def field_errors(field: str, status: int = 400) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise RequestError(status, str(error), field) from None
+        raise refusal(error, status, field) from None
+
+
+def refusal(error: InputError, status: int = 400, field: str | None = None) -> RequestError:
+    """The refusal of a request for an error, with 503 instead of a status if trying again may help."""
+    if isinstance(error, UnavailableError):
+        return RequestError(503, str(error), retry_after=1)
+    return RequestError(status, str(error), field)
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import stop_if_asked
+from rerank_plugin.cluster.index import RemoteStage
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
@@ -138,7 +139,7 @@ class ServedIndex:
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{hint}", "first_stage")
         if settings:
             names, field = ", ".join(settings), next(iter(settings))
-            if not isinstance(first_stage, LuceneFirstStage):
+            if not isinstance(first_stage, (LuceneFirstStage, RemoteStage)):
                 raise RequestError(400, f"{stage} has no {names}: use them with {', '.join(NAMES)}", field)
             with field_errors(field):
                 first_stage = first_stage.configured(**settings)

@@ -11,11 +11,12 @@ from pathlib import Path
 from fastapi import Request
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.cluster.config import is_cluster, parsed
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.click_log import ClickLog
 from rerank_plugin.service.collections import Collections
-from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.errors import RequestError, refusal
 from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.reloads import Reloads
 from rerank_plugin.service.scheduling import Scheduler
@@ -63,11 +64,12 @@ class Service:
 
         In a command of the message ``<folder of NAME>`` replaces a path, since there NAME would mean a folder.
         """
-        public = error if isinstance(error, RequestError) else RequestError(400, str(error))
+        public = error if isinstance(error, RequestError) else refusal(error)
         for name, location in (*self.config.indexes.items(), *self.config.rerankers.items()):
-            for path in {location, str(Path(location).absolute())} if "/" in location else ():
-                folder = f"<folder of {name}>"
-                public.error = re.sub(f"(--[a-z-]+ ){re.escape(path)}", lambda option: option[1] + folder, public.error)
+            folder = str(parsed(location)[0]) if is_cluster(location) else location
+            for path in {location, folder, str(Path(folder).absolute())} if "/" in location else ():
+                shown = f"<folder of {name}>"
+                public.error = re.sub(f"(--[a-z-]+ ){re.escape(path)}", lambda option: option[1] + shown, public.error)
                 public.error = public.error.replace(path, name)
         return public
 

@@ -7,7 +7,7 @@ from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.building import build_index
 
-SHARDS = 3
+SHARDS = 2
 
 
 @pytest.fixture(scope="session")

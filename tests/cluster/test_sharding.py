@@ -13,10 +13,13 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.corpora import Problems, queries
+from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.vector_store import open_store
 from rerank_plugin.indexes.verification import verify
+from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import Pipeline
 from rerank_plugin.ranking.searcher import Searcher
@@ -88,6 +91,25 @@ def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins):
     single.close()
 
 
+def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path):
+    folder = shutil.copytree(twins[1], tmp_path / "copy")
+    index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "3", "--overwrite"])
+    forward = Index(folder).forward
+    key = next(path.name for path in (folder / "encodings").iterdir())
+    described = json.loads((folder / "encodings" / key / "encodings.json").read_text())
+    spaces = Spaces(described["spaces"])
+    whole, parts = open_store(forward, key, spaces), [open_store(shard, key, spaces) for shard in forward.shards]
+    asked = whole.decode(np.arange(0, len(forward), 50))
+    for count, probes in ((20, None), (300, 1), (len(forward), 12)):
+        for expected, *found in zip(*(store.search_many(asked, count, None, probes) for store in (whole, *parts))):
+            rows = np.concatenate([of[local] for of, (local, _) in zip(forward.rows_of, found)])
+            scores = np.concatenate([some for _, some in found])
+            order = np.lexsort((rows, -scores))[:count]
+            np.testing.assert_array_equal(rows[order], expected[0])
+            np.testing.assert_array_equal(scores[order], expected[1])
+    assert whole.recall(42) < 1
+
+
 def test_all_files_are_verified(twins, tmp_path):
     folder = shutil.copytree(twins[1], tmp_path / "copy")
     assert verify(Index(folder)) > 3 * SHARDS
@@ -97,8 +119,8 @@ def test_all_files_are_verified(twins, tmp_path):
     tokens.write_bytes(content)
     with pytest.raises(InputError, match="shards/001/forward/000001/tokens.npy has changed"):
         verify(Index(folder))
-    (folder / "shards/002/index.json").unlink()
-    with pytest.raises(InputError, match="shards/002/index.json is missing"):
+    (folder / "shards/000/index.json").unlink()
+    with pytest.raises(InputError, match="shards/000/index.json is missing"):
         Index(folder)
 
 

@@ -1,0 +1,79 @@
+"""How the shards of an index are searched on a Ray cluster, and the place of such an index: ``ray://ADDRESS/FOLDER``."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import setting
+
+SCHEME = "ray"
+MOST_REPLICAS = 8
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """How the shards of an index are searched on a Ray cluster.
+
+    Attributes:
+        address: of the cluster: ``HOST:PORT`` of its head node, ``auto`` for the one of this machine, or ``local`` to
+            start one here, which ends with this process.
+        heap: of the Java of each process, in Java's notation.
+    """
+
+    address: str = "auto"
+    replicas: int = setting(1, "processes for each shard; with 2, a search goes on when one of them dies")
+    deadline: float = setting(
+        10.0, "seconds that a search waits for a shard before it fails and names it", option="shard_deadline"
+    )
+    hedge: float = setting(
+        0.2, "seconds after which a shard that has not answered is asked a second time, with replicas", option="hedge"
+    )
+    heap: str = setting("1g", "Java's heap in the process of each shard, as 512m or 1g", option="shard_heap")
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicas <= MOST_REPLICAS:
+            raise InputError(f"{self.replicas} replicas of each shard: take 1 to {MOST_REPLICAS}")
+        if not (0 < self.deadline < math.inf and 0 < self.hedge < math.inf):
+            raise InputError("the deadline of a shard and the time before it is asked again must be above 0 seconds")
+        if not (self.heap[:-1].isdecimal() and self.heap[-1] in "kKmMgG"):
+            raise InputError(f"Java's heap '{self.heap}' is a number with k, m or g behind it, as 512m")
+
+    def url(self, folder: str | Path) -> str:
+        """The place of an index on the cluster, as `open_index` takes it."""
+        changed = {
+            name: value
+            for name, value in vars(self).items()
+            if name != "address" and value != getattr(type(self), name)
+        }
+        query = f"?{urlencode(changed)}" if changed else ""
+        return f"{SCHEME}://{self.address}{quote(os.path.abspath(folder))}{query}"
+
+
+def is_cluster(index: Any) -> bool:
+    """Whether a place of an index is on a Ray cluster."""
+    return isinstance(index, str) and index.startswith(f"{SCHEME}://")
+
+
+def parsed(url: str) -> tuple[Path, ClusterConfig]:
+    """The folder and the configuration of ``ray://ADDRESS/FOLDER?replicas=2&deadline=1``."""
+    parts = urlsplit(url)
+    if not parts.netloc or len(parts.path) < 2:
+        raise InputError(f"'{url}' is no place on a cluster: write ray://ADDRESS/FOLDER, where ADDRESS may be auto")
+    return Path(unquote(parts.path)), ClusterConfig(parts.netloc, **_values(dict(parse_qsl(parts.query)), url))
+
+
+def _values(given: Mapping[str, str], url: str) -> dict[str, Any]:
+    kinds = {"replicas": int, "deadline": float, "hedge": float, "heap": str}
+    if unknown := given.keys() - kinds.keys():
+        raise InputError(f"'{url}' has an unknown setting {sorted(unknown)[0]}; known: {', '.join(kinds)}")
+    try:
+        return {name: kinds[name](value) for name, value in given.items()}
+    except ValueError as error:
+        raise InputError(f"'{url}' has a setting that is no number ({error})") from None

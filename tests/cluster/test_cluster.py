@@ -1,0 +1,176 @@
+"""An index of shards on two nodes of Ray on this machine against a single index: scores, refusals, and faults."""
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank_plugin.base.errors import InputError, UnavailableError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.cluster.config import ClusterConfig, parsed
+from rerank_plugin.cluster.opening import open_index
+from rerank_plugin.cluster.shard import Shard
+from rerank_plugin.corpora import queries
+from rerank_plugin.files.runs import read_run
+from rerank_plugin.ranking.cascade import Stage
+from rerank_plugin.ranking.pipeline import Pipeline
+from rerank_plugin.ranking.reranker import Reranker
+from rerank_plugin.ranking.searcher import Searcher
+from rerank_plugin.retrieval.register import configure
+from rerank_plugin.search import main as search
+
+RUNS = [
+    ("bm25", ()), ("qld", ()), ("dense:ktrel", ()), ("hybrid", ()), ("all", ("bm25-text",)), ("bm25", ("delta",)),
+    ("hybrid", ("ktrel@50", "delta@20")),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def address():
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray.cluster_utils import Cluster
+
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
+    yield nodes.address
+    ray.shutdown()
+    nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def remote(twins, address):
+    """The index of shards on the cluster, with two processes for each shard."""
+    index = open_index(ClusterConfig(address, replicas=2, deadline=60, heap="256m").url(twins[1]))
+    yield index
+    index.close()
+
+
+def run(index, stage, rerankers, depth=100):
+    pipeline = Pipeline(index, configure(stage), depth, tuple(map(Stage.parse, rerankers))).open()
+    rankings = list(pipeline.rank_all(queries("sample:test"), together=4))
+    return [(ranking.doc_ids, ranking.ranked_scores.tolist()) for ranking in rankings]
+
+
+@pytest.mark.parametrize(("stage", "rerankers"), RUNS)
+def test_runs_are_those_of_a_single_index(twins, remote, stage, rerankers):
+    expected = run(twins[0], stage, rerankers)
+    assert run(remote, stage, rerankers) == expected and any(ids for ids, _ in expected)
+
+
+def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins, remote):
+    single = Searcher(twins[0], "delta", depth=50)
+    with Searcher(remote, "delta", depth=50) as sharded:
+        query = "aspirin after a heart attack"
+        for options in ({}, {"filter": Filter.of({"year": "2000-"})}):
+            found, expected = (searcher.search(query, 20, **options) for searcher in (sharded, single))
+            assert [(hit.docid, hit.score, hit.title) for hit in found] == [
+                (hit.docid, hit.score, hit.title) for hit in expected
+            ]
+            assert len(found) > 5
+        for hit in found[:3]:
+            assert sharded.doc(hit.docid).raw() == single.doc(hit.docid).raw()
+            assert sharded.doc(hit.lucene_docid).docid() == hit.docid
+            assert sharded.explain(query, hit.docid) == single.explain(query, hit.docid)
+            near = [[other.docid for other in searcher.similar(hit.docid)] for searcher in (sharded, single)]
+            assert near[0] == near[1]
+        assert sharded.notes("Zweiter Weltkrieg") == single.notes("Zweiter Weltkrieg") != []
+    dense = [
+        Searcher(index, first_stage="dense:ktrel").search(query, filter=Filter.of({"year": "2000-2005"}))
+        for index in (remote, twins[0])
+    ]
+    assert [hit.docid for hit in dense[0]] == [hit.docid for hit in dense[1]] != []
+    ids = [hit.docid for hit in found]
+    rankings = [Reranker.load("bm25-text", index).rerank(query, ids) for index in (remote, twins[0])]
+    assert [hit.docid for hit in rankings[0]] == [hit.docid for hit in rankings[1]]
+
+
+def test_what_a_cluster_cannot_compute_is_refused(twins, address, remote):
+    for stage in ("bm25+rm3", "hybrid+rm3"):
+        with pytest.raises(InputError, match=r"'bm25\+rm3' cannot be computed on a cluster"):
+            Searcher(remote, first_stage=stage)
+    with pytest.raises(InputError, match="'qld-title' reads more of the collection than its candidates"):
+        Reranker.load("qld-title", remote)
+    with pytest.raises(InputError, match="unknown reranker 'nowhere'"):
+        Reranker.load("nowhere", remote)
+    with pytest.raises(InputError, match="is no index of shards: build one with: .* --shards N"):
+        open_index(f"ray://{address}{twins[0]}")
+
+
+def test_the_command_writes_the_same_run(twins, address, tmp_path):
+    options = ["--queries", "sample:test", "--reranker", "delta", "--depth", "60", "--output"]
+    search(["--index", str(twins[0]), *options, str(tmp_path / "single")])
+    cluster = ["--cluster", address, "--shard-heap", "256m"]
+    search(["--index", str(twins[1]), *cluster, *options, str(tmp_path / "sharded")])
+    single, sharded = (read_run(tmp_path / name) for name in ("single", "sharded"))
+    assert list(single) == list(sharded)
+    for query, (ids, scores) in single.items():
+        assert sharded[query][0] == ids
+        np.testing.assert_array_equal(sharded[query][1], scores)
+
+
+def processes(remote):
+    """The process of each replica of each shard."""
+    import ray
+
+    return [
+        [ray.get(actor.__ray_call__.remote(lambda _: os.getpid())) for actor in replicas]
+        for replicas in remote.answering.actors
+    ]
+
+
+def test_searches_go_on_when_a_process_of_each_shard_is_killed(twins, remote):
+    expected = run(twins[0], "bm25", ("delta",))
+    victims = [replicas[number % 2] for number, replicas in enumerate(processes(remote))]
+    with ThreadPoolExecutor(1) as executor:
+        running = [executor.submit(run, remote, "bm25", ("delta",)) for _ in range(6)]
+        running[0].result()
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        assert all(each.result() == expected for each in running)
+    wait_until_all_answer(remote)
+    assert not set(victims) & {pid for replicas in processes(remote) for pid in replicas}
+    assert run(remote, "bm25", ("delta",)) == expected
+
+
+def test_a_dead_shard_is_named_and_answers_again(twins, remote, monkeypatch):
+    expected = run(twins[0], "hybrid", ())
+    for victim in processes(remote)[1]:
+        os.kill(victim, signal.SIGKILL)
+    monkeypatch.setattr(remote.answering, "config", ClusterConfig(replicas=2, deadline=0.5))
+    searcher = Searcher(remote)
+    with pytest.raises(UnavailableError, match=r"shard 1 of 2 did not answer within 0.5 s"):
+        searcher.search("heart attack")
+    monkeypatch.undo()
+    wait_until_all_answer(remote)
+    assert run(remote, "hybrid", ()) == expected
+
+
+def wait_until_all_answer(remote):
+    deadline = time.monotonic() + 120
+    while remote.answering.away:
+        assert time.monotonic() < deadline, remote.answering.away
+        time.sleep(0.1)
+
+
+def test_a_shard_of_another_generation_is_refused(twins):
+    with pytest.raises(InputError, match="is of the generation .*, not of other: copy the index again"):
+        Shard(twins[1] / "shards/001", "other")
+
+
+def test_a_place_on_a_cluster_is_read_as_it_is_written(tmp_path):
+    config = ClusterConfig("host:6379", replicas=2, deadline=0.5)
+    assert parsed(config.url(tmp_path / "an index?")) == (tmp_path / "an index?", config)
+    assert parsed("ray://auto/a/b") == (Path("/a/b"), ClusterConfig())
+    for place, said in (
+        ("ray://auto", "is no place on a cluster"), ("ray:///a", "is no place on a cluster"),
+        ("ray://auto/a?depth=3", "unknown setting depth"), ("ray://auto/a?replicas=x", "no number"),
+        ("ray://auto/a?replicas=9", "9 replicas of each shard: take 1 to 8"),
+        ("ray://auto/a?deadline=0", "must be above 0 seconds"), ("ray://auto/a?heap=many", "Java's heap 'many'"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            open_index(place)
