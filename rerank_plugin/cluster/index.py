@@ -21,9 +21,10 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import Words
-from rerank_plugin.indexes.index_folder import CHECKSUM, Index, forward_checksum
+from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import SHARDS, ShardedForward, ShardedTable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from rerank_plugin.indexes.index_folder import CHECKSUM
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.sharding import ShardedForward
 from rerank_plugin.indexes.vector_store import (
     COUNTED,
