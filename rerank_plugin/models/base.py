@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class RerankerOptions:
         batch_size: number of candidates scored at once.
         fast: whether to score on the model's fast path for the device, if it has one; otherwise the module scores.
         threads: number of threads of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
-        precision: ``float32``, ``bfloat16`` or ``float16``. The last two are for GPUs: the module scores under torch's
-            autocast, and scores change in the third digit.
+        precision: ``float32``, or for GPUs ``tf32``, whose products are rounded to ten bits by tensor cores, and
+            ``bfloat16`` or ``float16``, under torch's autocast. Scores change in the third digit.
         compile: whether torch compiles the module, with CUDA graphs on a GPU. Compiling takes a minute; it pays off for
             many queries that arrive one by one.
     """
@@ -31,7 +31,7 @@ class RerankerOptions:
     batch_size: int = setting(1024, "candidates that a neural reranker scores at once")
     fast: bool = True
     threads: int | None = None
-    precision: str = setting("float32", "precision of a neural reranker on a GPU: float32, bfloat16 or float16")
+    precision: str = setting("float32", "precision of a neural reranker on a GPU: float32, tf32, bfloat16 or float16")
     compile: bool = setting(
         False, "compile a neural reranker with torch (CUDA graphs on a GPU); takes a minute at the start"
     )

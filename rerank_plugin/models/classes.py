@@ -49,13 +49,19 @@ def classes_of(name: str) -> ModelClasses:
     """
     entry = entry_of(name)
     with naming_extras(f"the module of the model '{name}'"):
-        from rerank_plugin.models.interaction import InteractionModel, InteractionPath, explain_cells
+        from rerank_plugin.models.interaction import (
+            InteractionModel,
+            InteractionOnDevice,
+            InteractionPath,
+            explain_cells,
+        )
         from rerank_plugin.models.ranking_model import EncodingModel, RankingModel, TextEncodingModel
 
     module, explain = _class(entry, "module", (RankingModel,)), _resolved(entry, "explain")
     config, fast, device, encoder = (_class(entry, role, bases) for role, bases in BASES.items())
     if issubclass(module, InteractionModel):
         fast, explain = fast or InteractionPath, explain or explain_cells
+        device = device or InteractionOnDevice
     if explain is not None and not callable(explain):
         raise _fault(entry, f"its explain {entry.explain} is not a function")
     known = {field.name for field in fields(config)} if is_dataclass(config) else set()

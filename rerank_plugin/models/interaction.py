@@ -20,6 +20,7 @@ from rerank_plugin.inputs.interactions import candidate_words
 from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import C, RerankerOptions
+from rerank_plugin.models.device_path import Batch, DevicePath, Part, Words
 from rerank_plugin.models.fast_paths import ModulePath, Task
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
@@ -31,10 +32,12 @@ class InteractionModel(FixedVectorModel[C]):
 
     Attributes:
         matrix_name: the name of the matrix in explanations.
+        values_of_cell: numbers of the largest intermediate result for each cell.
     """
 
     any_width: ClassVar[bool] = True
     matrix_name: str = "cosine"
+    values_of_cell: int = 4
 
     @abstractmethod
     def interaction(self, inputs: Inputs) -> Tensor:
@@ -106,6 +109,65 @@ class InteractionPath(ModulePath):
             )
             scores[torch.from_numpy(rows).to(device)] = self.model.score(table[:, columns].transpose(0, 1), inputs)
         return scores.cpu().numpy()
+
+
+class InteractionOnDevice(DevicePath[C]):
+    """Scores candidates on a device with the two halves of the module.
+
+    The cells of the whole vocabulary and the words of all queries are computed as one matrix, whose "document" ends with
+    the query words themselves, for those that the model does not know, and one padded position. L are its words.
+    """
+
+    model: InteractionModel[C]
+
+    def numbers(self, words: int, query_words: int) -> int:
+        return words * query_words * self.model.values_of_cell
+
+    def read(self, batch: Batch) -> Tensor:
+        """The cells, [L, Q, M] of any dtype."""
+        queries, mask = batch.queries.flatten(), batch.query_mask.flatten()  # [Q M] each
+        words, count = len(self.model.vectors), len(queries)  # V
+        # Numbers that are equal for the same word: ids, and beyond these the first place of an unknown word.
+        same = batch.query_terms[:, :, None] == batch.query_terms[:, None, :]  # [Q, M, M]
+        first = same.int().argmax(dim=2)  # [Q, M]
+        rows = torch.arange(len(first), device=first.device)[:, None] * first.shape[1]  # [Q, 1]
+        terms = torch.where(queries > 0, queries, words + (rows + first).flatten())  # [Q M]
+        vocabulary = torch.arange(words, device=queries.device)  # [V]
+        padding = queries.new_zeros(1)
+        distinct = Inputs(
+            documents=torch.cat([vocabulary, queries, padding])[None],
+            document_mask=torch.cat([torch.ones_like(vocabulary, dtype=torch.bool), mask, padding.bool()])[None],
+            queries=queries[None],
+            query_mask=mask[None],
+            features=batch.query_idf.new_zeros(1, 0),
+            document_terms=torch.cat([vocabulary.masked_fill(vocabulary == 0, -1), terms, padding - 1])[None],
+            query_terms=terms[None],
+            query_idf=batch.query_idf.flatten()[None],
+        )
+        cells = self.model.interaction(distinct)[0]  # [Q M, L]
+        return cells.T.reshape(words + count + 1, *batch.queries.shape).contiguous()
+
+    def matrix(self, batch: Batch, read: Tensor, part: Part, words: Words) -> Tensor:
+        """The interaction matrices of the documents of a part, [n, M, N]."""
+        query, known, size = batch.query[part.first : part.last], len(self.model.vectors), batch.queries.shape[1]
+        wanted = torch.where(batch.queries > 0, -2, batch.query_terms)[query]  # [n, M], of unknown words
+        same = (words.terms[:, :, None] == wanted[:, None, :]) & words.mask[:, :, None]  # [n, N, M]
+        own = known + query[:, None] * size + same.int().argmax(dim=2)  # [n, N]
+        columns = torch.where((words.ids == 0) & same.any(dim=2), own, words.ids)  # [n, N]
+        columns = torch.where(words.mask, columns, len(read) - 1)
+        return read[columns, query[:, None]].transpose(1, 2)  # [n, M, N]
+
+    def inputs(self, batch: Batch, part: Part, words: Words, features: Tensor) -> Inputs:
+        """The inputs of the documents of a part; B is n."""
+        query = batch.query[part.first : part.last]  # [n]
+        return Inputs(
+            words.ids, words.mask, batch.queries[query], batch.query_mask[query], features, words.terms,
+            batch.query_terms[query], batch.query_idf[query],
+        )  # fmt: skip
+
+    def score(self, batch: Batch, read: Tensor, part: Part, words: Words, features: Tensor) -> Tensor:
+        matrix = self.matrix(batch, read, part, words)
+        return self.model.score(matrix, self.inputs(batch, part, words, features))
 
 
 def explain_cells(model: InteractionModel[Any], inputs: Inputs) -> Attribution:

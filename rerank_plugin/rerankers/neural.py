@@ -104,7 +104,7 @@ class NeuralReranker(Scorer):
         if not options.fast:
             return None
         if not self.on_cpu:
-            return class_of(self.name, "device")
+            return classes_of(self.name).device
         if options.precision != "float32":
             return None
         fast = class_of(self.name, "fast") if isinstance(self.model, StoredModel) else classes_of(self.name).fast

@@ -108,6 +108,7 @@ class MatchPyramid(InteractionModel[MatchPyramidConfig]):
         self.matrix_name = "cosine" if config.similarity == "cosine" else "same word"
         size = (config.kernel_rows, config.kernel_columns)
         widths = [1, *config.filters]
+        self.values_of_cell = 2 * max(widths)
         self.convolutions = nn.ModuleList(
             nn.Conv2d(inward, outward, size, padding=(size[0] // 2, size[1] // 2))
             for inward, outward in zip(widths, widths[1:])

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.integrated_gradients import in_double, interaction_attribution
 from rerank_plugin.models.pacrr.model import Distilled, Pacrr
@@ -18,14 +17,15 @@ from rerank_plugin.models.pacrr.model import Distilled, Pacrr
 def explain(model: Pacrr, inputs: Inputs) -> Attribution:
     """The attribution of one document's score; inputs with B = 1."""
     model, inputs = in_double(model, inputs)
-    cosines, distilled = cosine_matrix(model.vectors, inputs), model.distilled(inputs)  # [1, M, N]
+    cosines = model.interaction(inputs)  # [1, M, N]
+    distilled = model.distilled(cosines, inputs)
     last = cosines.shape[2] - 1
     places = [matrix.places[0].clamp_max(last) for matrix in distilled]  # [l_d] each; beyond the text the matrix is 0
 
     def score(cells: Tensor) -> Tensor:
         """cells [S, M, N]."""
         scaled = [size._replace(matrix=size.matrix * cells[:, :, columns]) for size, columns in zip(distilled, places)]
-        return model.score(scaled, inputs.take(torch.zeros(len(cells), dtype=torch.int64)))  # [S]
+        return model.score_distilled(scaled, inputs.take(torch.zeros(len(cells), dtype=torch.int64)))  # [S]
 
     shape = cosines.shape[1:]
     pooled = {cell for words, size in enumerate(distilled, 1) for cell in _pooled_cells(model, words, size, shape)}

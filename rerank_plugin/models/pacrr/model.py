@@ -42,7 +42,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.ranking_model import FixedVectorModel, masked_softmax
+from rerank_plugin.models.interaction import InteractionModel
+from rerank_plugin.models.ranking_model import masked_softmax
 
 DISTILLATIONS = ("firstk", "kwindow")
 SIMILARITY_STEPS = 16384.0  # a power of two: similarities in whole steps add up without rounding
@@ -127,14 +128,15 @@ def strongest(cells: Tensor, windows: Tensor, count: int) -> Tensor:
     return largest.masked_fill(missing[:, None, :], 0.0)
 
 
-class Pacrr(FixedVectorModel[PacrrConfig]):
+class Pacrr(InteractionModel[PacrrConfig]):
     """PACRR as a module over fixed word vectors."""
 
     name = "pacrr"
-    any_width, matches_unknown_words, by_length = True, True, True
+    matches_unknown_words, by_length = True, True
 
     def __init__(self, config: PacrrConfig, vectors: Tensor):
         super().__init__(config, vectors)
+        self.values_of_cell = 2 * config.filters
         self.convolutions = nn.ModuleList(
             nn.Conv2d(1, config.filters, size, stride=(1, size if config.distillation == "kwindow" else 1))
             for size in range(2, config.longest_ngram + 1)
@@ -194,9 +196,12 @@ class Pacrr(FixedVectorModel[PacrrConfig]):
         missing = torch.arange(count, device=places.device) >= distilled.windows.sum(dim=1, keepdim=True)  # [B, n_s]
         return kept.masked_fill(missing[:, None, :], 0.0)
 
-    def distilled(self, inputs: Inputs) -> list[Distilled]:
-        """The distilled matrix of each n-gram size, from 1 word on."""
-        similarities, mask = cosine_matrix(self.vectors, inputs), inputs.document_mask  # [B, M, N], [B, N]
+    def interaction(self, inputs: Inputs) -> Tensor:
+        return cosine_matrix(self.vectors, inputs)  # [B, M, N]
+
+    def distilled(self, similarities: Tensor, inputs: Inputs) -> list[Distilled]:
+        """The distilled matrix of each n-gram size, from 1 word on; similarities are float [B, M, N]."""
+        mask = inputs.document_mask  # [B, N]
         sizes, columns = range(1, self.config.longest_ngram + 1), self.config.distilled_words
         if self.config.distillation == "kwindow":
             return [kwindow(similarities, mask, inputs.query_mask, words, columns) for words in sizes]
@@ -211,9 +216,12 @@ class Pacrr(FixedVectorModel[PacrrConfig]):
 
     def forward(self, inputs: Inputs) -> Tensor:
         inputs = inputs.without_common_padding()  # saves time and memory, and does not change scores
-        return self.score(self.distilled(inputs), inputs)  # [B]
+        return super().forward(inputs)  # [B]
 
-    def score(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
+    def score(self, matrix: Tensor, inputs: Inputs) -> Tensor:
+        return self.score_distilled(self.distilled(matrix, inputs), inputs)  # [B]
+
+    def score_distilled(self, distilled: Sequence[Distilled], inputs: Inputs) -> Tensor:
         """Scores [B] from the matrices of all n-gram sizes."""
         outputs, _ = self.lstm(self.query_signals(distilled, inputs))  # [B, M, 1]
         last = (inputs.query_mask.sum(dim=1, keepdim=True) - 1).clamp_min(0)  # [B, 1]
