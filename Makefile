@@ -6,6 +6,7 @@
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
 # make campaign  kills, limits and damages for MINUTES, going on where the last one stopped; its report is docs/campaign.md
+# make gpu      tests and times of a GPU, written as docs/gpu.md; PYTHON is one with torch for it
 # make docs     the pages as a site, in build/site; python -m http.server --directory build/site shows it
 # make wheel    the source distribution and the wheel, in dist/
 PYTHON ?= python3
@@ -20,7 +21,7 @@ WORKERS ?= 2
 MINUTES ?= 180
 SEED ?= 1
 
-.PHONY: install run serve check format test test-fast test-all-pythons campaign docs wheel clean
+.PHONY: install run serve check format test test-fast test-all-pythons campaign gpu docs wheel clean
 
 install: $(VENV)/.installed
 
@@ -84,6 +85,10 @@ test-all-pythons:
 
 campaign: install
 	nice $(BIN)/python -m tests.campaign --minutes $(MINUTES) --seed $(SEED)
+
+# Without an environment of its own: torch for the GPU takes gigabytes, and is there. GPU_OPTIONS are those of the command.
+gpu:
+	PYTHONPATH=. $(PYTHON) -m experiments.gpu --output docs/gpu.md --overwrite $(GPU_OPTIONS)
 
 # Nothing of the package runs for it: the reference is read from the sources.
 docs: $(VENV)/.docs

@@ -23,7 +23,7 @@ from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.failures import FAULT, described
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
-from rerank_plugin.base.settings import chosen, settings
+from rerank_plugin.base.settings import SHARED, chosen, settings
 from rerank_plugin.base.terminal import drop_output, shown, standard_output
 from rerank_plugin.files.text_files import refuse_second_readings
 
@@ -227,6 +227,8 @@ def add_settings(to: Any, config: type, given_only: bool = False) -> None:
         given_only: whether options that are not given are None, for commands that take the defaults from elsewhere.
     """
     for setting, default in settings(config).values():
+        if setting.help == SHARED:
+            continue
         kind = setting.type or type(default)
         arguments: dict[str, Any] = {"metavar": setting.metavar, "type": kind, "choices": setting.choices}
         if isinstance(default, bool):

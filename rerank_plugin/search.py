@@ -325,7 +325,9 @@ def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dic
     from rerank_plugin.files.fingerprints import fingerprints
     from rerank_plugin.ranking.cascade import Stage
 
-    named = asdict(config) | {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
+    named = asdict(config)
+    named.pop("device", None)  # does not change the candidates
+    named |= {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
     if options.filter:
         named["filter"] = sorted(options.filter)
     contents = fingerprints(named | {"reranker": [Stage.parse(spec).reranker for spec in options.reranker]})

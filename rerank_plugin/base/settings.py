@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, NamedTuple
 
+SHARED = ""  # the help of an option that another configuration of the same command declares
+
 
 class Setting(NamedTuple):
     """The command-line option of a configuration field."""

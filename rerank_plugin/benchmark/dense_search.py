@@ -64,7 +64,7 @@ def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setu
     Raises:
         InputError: the collection holds no encodings by this model.
     """
-    fast = DenseStage(collection.index, DenseConfig(str(subject.checkpoint)))
+    fast = DenseStage(collection.index, DenseConfig(str(subject.checkpoint), device=setup.device))
     stages = {PLAIN: PlainSearch(subject.paths[PLAIN], fast.store.decode(np.arange(len(collection)))), FAST: fast}
     difference = largest_difference(stages, collection, depth)
     cases = {path: _case(stage, collection, depth) for path, stage in stages.items()}

@@ -103,13 +103,11 @@ def opened(
     depth: int,
     options: rerankers.RerankerOptions,
     seed: int,
-    encoded: bool = False,
 ) -> Iterator[Subject]:
     """Load a reranker on both of its paths and compare their scores, which also compiles the kernels.
 
     Args:
         options: options of the fast path; the plain path takes device, threads and batch size from them.
-        encoded: whether to write encodings of the collection even if the fast path does not use them.
 
     Raises:
         InputError: the reranker cannot be used.
@@ -125,7 +123,7 @@ def opened(
         plain = replace(options, fast=False, precision="float32", compile=False)
         paths = {PLAIN: rerankers.load(loadable, forward, plain)}
         if random:
-            stack.enter_context(stored_encodings(paths[PLAIN], collection, depth, seed, encoded))
+            stack.enter_context(stored_encodings(paths[PLAIN], collection, depth, seed))
         if _has_two_paths(paths[PLAIN], options):
             paths[FAST] = rerankers.load(loadable, forward, options)
         difference = largest_difference(paths, collection, depth)
@@ -193,10 +191,10 @@ def relative_difference(scores: Iterable[Sequence[np.ndarray]]) -> float:
 
 
 @contextmanager
-def stored_encodings(reranker, collection: Collection, depth: int, seed: int, always: bool) -> Iterator[None]:
+def stored_encodings(reranker, collection: Collection, depth: int, seed: int) -> Iterator[None]:
     """Write encodings of a neural reranker into the index, and remove them at the end.
 
-    Nothing is written for a model without encodings, or on a device that does not use them, unless ``always``.
+    Nothing is written for a model without encodings.
 
     Encoding a million documents takes longer than all measurements, and times do not depend on the vectors' values. So
     only the top ``depth`` candidates of the compared queries are encoded; the other vectors are random.
@@ -205,7 +203,7 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int, al
     from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 
     encodes = isinstance(reranker, NeuralReranker) and class_of(reranker.name, "encoder") is not None
-    if not encodes or not (reranker.on_cpu or always):
+    if not encodes:
         yield
         return
     model = reranker.module

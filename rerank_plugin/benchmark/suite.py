@@ -185,7 +185,7 @@ def _rows_of(
     """All rows of one reranker."""
     collection = searched.collection
     try:
-        with opened(spec, collection, suite.deepest, suite.options, suite.seed, suite.dense) as subject:
+        with opened(spec, collection, suite.deepest, suite.options, suite.seed) as subject:
             for depth, batch in suite.combinations:
                 yield from scoring_rows(subject, collection, depth, batch, setup)
                 if searched.first_stage is not None:

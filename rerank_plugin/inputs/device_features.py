@@ -1,8 +1,8 @@
 """The features of candidates on a torch device: those of :mod:`rerank_plugin.inputs.lexical_features` and
 :mod:`rerank_plugin.inputs.vector_features`, by the same definitions.
 
-In shapes Q are queries, n documents, N words of a document, M words of a query, U distinct words of a query, and V words
-of the model's vocabulary.
+In shapes Q are queries, n documents, N words of a document, M words of a query, U its distinct words, and V words of the
+model's vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rerank_plugin.indexes.device_tokens import PADDING, DeviceTokens
+from rerank_plugin.indexes.device_tokens import DeviceTokens
 from rerank_plugin.indexes.forward import FIELDS, idf
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.lexical_features import COSINE, FIRST_STAGE, FIRST_STAGE_SHARE, LISTWISE, VECTOR_NAMES

@@ -18,7 +18,7 @@ class RerankerOptions:
 
     Attributes:
         device: torch device.
-        batch_size: number of candidates scored at once.
+        batch_size: number of candidates scored at once; by default 1,024, or 32,768 on a device's own path.
         fast: whether to score on the model's fast path for the device, if it has one; otherwise the module scores.
         threads: number of threads of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
         precision: ``float32``, or for GPUs ``tf32``, whose products are rounded to ten bits by tensor cores, and
@@ -28,7 +28,11 @@ class RerankerOptions:
     """
 
     device: str = setting("cpu", "torch device of a neural reranker: cpu, cuda, cuda:1, mps")
-    batch_size: int = setting(1024, "candidates that a neural reranker scores at once")
+    batch_size: int | None = setting(
+        None,
+        "candidates that a neural reranker scores at once (default: 1024; on a GPU, where it can, 32768)",
+        type=int,
+    )
     fast: bool = True
     threads: int | None = None
     precision: str = setting("float32", "precision of a neural reranker on a GPU: float32, tf32, bfloat16 or float16")
@@ -37,7 +41,7 @@ class RerankerOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
+        if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"the batch size {self.batch_size} must be at least 1")
         if self.threads is not None and self.threads < 1:
             raise InputError(f"the number of threads {self.threads} must be at least 1")

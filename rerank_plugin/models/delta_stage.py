@@ -7,6 +7,8 @@ from torch import Tensor
 
 from rerank_plugin.kernels.arithmetic import TINY
 
+NEAR = 4e-6  # relative difference of distances, far above the rounding errors of sums in single precision
+
 
 def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
     """The Delta matrix ([D18] 3.2), without parameters.
@@ -37,7 +39,8 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
     """Position of the query word closest to each document word, int64 [B, N]; the first one among equal distances.
 
     Most queries are shorter than M, so each position is compared only in the rows whose query reaches it. Distances
-    come from differences: the faster expansion into products would make equal words differ.
+    come from differences: the faster expansion into products would make equal words differ. Words that are almost
+    equally close are compared in double precision, rounded to single: then all implementations choose the same one.
     """
     smallest = documents.new_full(documents.shape[:2], torch.inf)  # [B, N]
     closest = torch.zeros(documents.shape[:2], dtype=torch.int64, device=documents.device)  # [B, N]
@@ -45,6 +48,22 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
         rows = query_mask[:, place].nonzero()[:, 0]  # [b]
         distance = (documents[rows] - queries[rows, place, None]).norm(dim=2)  # [b, N]
         closer = distance < smallest[rows]  # [b, N]
+        near = (distance - smallest[rows]).abs() <= NEAR * distance  # [b, N]
+        if near.any():
+            closer[near] = _closer(
+                documents[rows][near], queries, rows.repeat_interleave(near.sum(dim=1)), place, closest[rows][near]
+            )
         smallest[rows] = torch.where(closer, distance, smallest[rows])
         closest[rows] = torch.where(closer, place, closest[rows])
     return closest
+
+
+def _closer(words: Tensor, queries: Tensor, rows: Tensor, place: int, closest: Tensor) -> Tensor:
+    """Whether document words, float [n, D], are closer to the query word at a place than to those at ``closest``, [n].
+
+    rows: int64 [n], of the queries float [B, M, D].
+    """
+    distance, smallest = (
+        (words.double() - queries[rows, places].double()).norm(dim=1).float() for places in (place, closest)
+    )  # [n] each
+    return distance < smallest

@@ -1,11 +1,11 @@
 """Scoring on a torch device: many candidates of several queries at once, from words that stay there.
 
-A batch is copied to the device in one piece: rows of the index, the words of queries, and what their features read. The
-device gathers the words of the documents, compares the model's whole vocabulary with the words of the queries (one
-matrix product, and less work than finding the distinct words of the candidates), and a model reads tables of the result.
-On a GPU the work of a batch of few queries is recorded once for its shape and replayed as a CUDA graph: one launch for
-some hundred kernels. The code is plain torch and also runs on a CPU (``--device cpu:0``), where the tests compare it
-with the modules.
+A batch is copied to the device in one piece: rows of the index, the words of queries, and what their features read.
+The device gathers the words of the documents and compares the model's whole vocabulary with the words of the queries:
+one matrix product, and less work than finding the distinct words of the candidates. Models read tables of the result. On
+a GPU the work of a batch of few queries is recorded once for its shape and replayed as a CUDA graph: one launch for some
+hundred kernels. The code is plain torch and also runs on a CPU (``--device cpu:0``), where the tests compare it with the
+modules.
 
 In shapes Q are queries, n documents of a batch (of all its queries), N words of a document, M words of a query, and V
 words of the model's vocabulary.
@@ -36,6 +36,7 @@ from rerank_plugin.models.ranking_model import FixedVectorModel
 log = logging.getLogger(__name__)
 
 DOCUMENTS_STEP, WORDS_STEP, QUERY_STEP = 128, 64, 4  # shapes are rounded up to multiples, so that few occur
+BATCH_SIZE = 32_768  # candidates that are scored at once: 64 queries of 500
 CELLS = 1 << 27  # numbers of an intermediate result; larger batches are divided
 RECORDED_QUERIES = 4  # batches of more queries keep a GPU busy without a CUDA graph
 PARTS, LONG = 4, 256  # a model that reads more words than these scores as many parts of documents of similar length
@@ -99,7 +100,7 @@ class DevicePath(ModulePath, Generic[C]):
     def __init__(self, model: FixedVectorModel[C], builder: InputBuilder, options: RerankerOptions):
         self.model, self.builder, self.options = model, builder, options
         self.config, self.device = model.config, torch.device(options.device)
-        self.batch_size, self.lock = options.batch_size, Lock()
+        self.batch_size, self.lock = options.batch_size or BATCH_SIZE, Lock()
         self.features = DeviceFeatures(builder, model.vectors)
         self.tokens = resident_tokens(builder.index, self.device)
         self.model_ids = self._model_ids()
@@ -197,11 +198,12 @@ class DevicePath(ModulePath, Generic[C]):
             arrays[name][: len(rows)] = values[order]
         parts = self._parts(count, lengths[order], width, queries)
         scores = np.empty(len(rows), np.float32)
-        scores[order] = self._run(tokens, arrays, parts)[: len(rows)]
+        static = self.features.of_documents(tokens, self.model_ids)
+        scores[order] = self._run(arrays, parts, tokens, static)[: len(rows)]
         return scores
 
     def _parts(self, count: int, lengths: np.ndarray, query_words: int, queries: int) -> tuple[Part, ...]:
-        """A batch of ``count`` documents, of which the first have ``lengths``, in parts of documents of similar length."""
+        """A batch of ``count`` documents, the first of which have ``lengths``, in parts of similar length."""
         parts: list[Part] = []
         step = round_up(-(-count // (PARTS if self.builder.document_words > LONG else 1)), DOCUMENTS_STEP)
         while not parts or parts[-1].last < count:
@@ -213,25 +215,29 @@ class DevicePath(ModulePath, Generic[C]):
             parts.append(Part(first, min(first + min(most, max(step, 1)), count), width))
         return tuple(parts)
 
-    def _run(self, tokens: DeviceTokens, arrays: dict[str, np.ndarray], parts: tuple[Part, ...]) -> np.ndarray:
+    def _run(
+        self, arrays: dict[str, np.ndarray], parts: tuple[Part, ...], tokens: DeviceTokens, static: dict[str, Tensor]
+    ) -> np.ndarray:
         """The scores of a batch, float32 [n], by a CUDA graph where one pays."""
         layout = tuple((name, array.shape, array.dtype.kind) for name, array in arrays.items())
         if self.device.type != "cuda" or tokens.rows is not None or len(arrays["queries"]) > RECORDED_QUERIES:
             packed = torch.from_numpy(pack(arrays)).to(self.device, non_blocking=True)
-            return self.compute(packed, layout, parts, tokens).cpu().numpy()
+            return self.compute(packed, layout, parts, tokens, static).cpu().numpy()
         key = layout, parts
-        graph = self.graphs.pop(key, None) or Graph(self, pack(arrays), layout, parts, tokens)
+        graph = self.graphs.pop(key, None) or Graph(self, pack(arrays), layout, parts, tokens, static)
         self.graphs[key] = graph
         if len(self.graphs) > MOST_GRAPHS:
             self.graphs.popitem(last=False)
         return graph.replay(pack(arrays))
 
-    def _compute(self, packed: Tensor, layout: tuple, parts: tuple[Part, ...], tokens: DeviceTokens) -> Tensor:
+    def _compute(
+        self, packed: Tensor, layout: tuple, parts: tuple[Part, ...], tokens: DeviceTokens, static: dict[str, Tensor]
+    ) -> Tensor:
         """The scores of a batch, float32 [n]."""
         arrays = unpack(packed, layout)
         batch = Batch(
             arrays["queries"], arrays["query mask"].bool(), arrays["query terms"], arrays["query idf"].float(),
-            arrays["query"], arrays["places"], arrays, self.features.of_documents(tokens, self.model_ids), tokens,
+            arrays["query"], arrays["places"], arrays, static, tokens,
         )  # fmt: skip
         table = self.features.tables(batch.queries, batch.query_mask)
         scores = []
@@ -256,7 +262,7 @@ class DevicePath(ModulePath, Generic[C]):
 class Graph:
     """The scoring of batches of one shape, recorded as a CUDA graph with both copies."""
 
-    def __init__(self, path: DevicePath, packed: np.ndarray, layout: tuple, parts: tuple[Part, ...], tokens: Any):
+    def __init__(self, path: DevicePath, packed: np.ndarray, layout: tuple, parts: tuple[Part, ...], *documents: Any):
         self.packed = torch.from_numpy(packed.copy()).pin_memory()
         self.scores = torch.zeros(parts[-1].last, pin_memory=True)
         on_device = self.packed.to(path.device)
@@ -264,12 +270,12 @@ class Graph:
         stream.wait_stream(torch.cuda.current_stream(path.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
-                path.compute(on_device, layout, parts, tokens)
+                path.compute(on_device, layout, parts, *documents)
         torch.cuda.current_stream(path.device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             on_device.copy_(self.packed, non_blocking=True)
-            self.scores.copy_(path.compute(on_device, layout, parts, tokens), non_blocking=True)
+            self.scores.copy_(path.compute(on_device, layout, parts, *documents), non_blocking=True)
         self.on_device = on_device
 
     def replay(self, packed: np.ndarray) -> np.ndarray:

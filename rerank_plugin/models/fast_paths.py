@@ -111,8 +111,8 @@ class ModulePath(ABC):
     def __init__(self, model: RankingModel, builder: InputBuilder, options: RerankerOptions): ...
 
     @classmethod
-    def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> ModulePath | None:
-        """The path; None if another requirement is missing."""
+    def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> FastPath | ModulePath | None:
+        """The path; that on the CPU where a device gains nothing; None if another requirement is missing."""
         return cls(model, builder, options)
 
     @abstractmethod

@@ -114,8 +114,8 @@ class InteractionPath(ModulePath):
 class InteractionOnDevice(DevicePath[C]):
     """Scores candidates on a device with the two halves of the module.
 
-    The cells of the whole vocabulary and the words of all queries are computed as one matrix, whose "document" ends with
-    the query words themselves, for those that the model does not know, and one padded position. L are its words.
+    The cells of the whole vocabulary and the words of all queries are computed as one matrix, whose "document" ends
+    with the query words themselves, for those that the model does not know, and one padded position. L are its words.
     """
 
     model: InteractionModel[C]

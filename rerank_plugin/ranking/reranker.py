@@ -117,7 +117,7 @@ class Reranker:
         *,
         statistics: str | Path | Index | None = None,
         device: str = "cpu",
-        batch_size: int = 1024,
+        batch_size: int | None = None,
         threads: int | None = None,
         precision: str = "float32",
     ) -> Reranker:
@@ -132,7 +132,7 @@ class Reranker:
             statistics: for texts, an index with the statistics to score by (number of documents, document frequencies
                 of words, mean lengths). By default the statistics of the checkpoint's training collection.
             device: torch device of a neural model.
-            batch_size: number of candidates that a neural model scores at once.
+            batch_size: number of candidates that a neural model scores at once; None for the default.
             threads: threads of the fast paths on the CPU; all cores by default.
             precision: on a GPU ``float32``, ``bfloat16`` or ``float16``.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.devices import usable
 from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import stop_if_asked
@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # a stored model needs no torch
     from rerank_plugin.models.ranking_model import RankingModel
 
 log = logging.getLogger(__name__)
+
+BATCH_SIZE = 1024  # candidates that a module scores at once
 
 
 class NeuralReranker(Scorer):
@@ -68,7 +70,7 @@ class NeuralReranker(Scorer):
         self.name = model.name
         self.options = options
         self.on_cpu = options.device == "cpu"
-        self.batch_size = options.batch_size
+        self.batch_size = options.batch_size or BATCH_SIZE
         if self.on_cpu and model.most_on_cpu is not None:
             self.batch_size = min(self.batch_size, model.most_on_cpu)
         self.builder = model.input_builder(index, vocabulary)
@@ -87,10 +89,8 @@ class NeuralReranker(Scorer):
     def _placed(self, model: RankingModel, device: str) -> RankingModel:
         """The module on a device, in eval mode; training it refreshes the fast path."""
         model.register_forward_pre_hook(lambda module, _: self.refresh() if module.training else None)
-        try:
+        with usable(device):
             return model.to(device).eval()
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"cannot use the device '{device}': {str(error).splitlines()[0]}") from None
 
     @property
     def feature_seconds(self) -> float:  # type: ignore[override]  # read-only: the builder measures it
@@ -104,12 +104,17 @@ class NeuralReranker(Scorer):
         if not options.fast:
             return None
         if not self.on_cpu:
-            return classes_of(self.name).device
+            return classes_of(self.name).device or (encoder and self._encoded_on_device())
         if options.precision != "float32":
             return None
         fast = class_of(self.name, "fast") if isinstance(self.model, StoredModel) else classes_of(self.name).fast
         stored = None if self.builder.index.in_memory else EncodedDocuments  # texts in memory have no stored encodings
         return fast or (encoder and stored)
+
+    def _encoded_on_device(self) -> type[ModulePath] | None:
+        from rerank_plugin.models.device_encodings import EncodedOnDevice
+
+        return None if self.builder.index.in_memory else EncodedOnDevice
 
     def refresh(self) -> None:
         """Discard the fast path, so that the next score builds it from the current weights."""
@@ -230,6 +235,9 @@ class NeuralReranker(Scorer):
             else:
                 self.fast = self.fast_class.open(self.model, self.builder, self.threads)
             self.prepared = True
+            if not self.on_cpu:
+                path = "its module" if self.fast is None else type(self.fast).__name__
+                log.info("%s is scored by %s on %s", self.name, path, self.options.device)
         return self.fast
 
     def _module_scores(self, tasks: Sequence[Task]) -> list[np.ndarray]:

@@ -18,15 +18,20 @@ import logging
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rerank_plugin.base.devices import usable
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.vector_store import Fitting, encode_command, open_store
-from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+from rerank_plugin.indexes.vector_store import Fitting, VectorStore, encode_command, open_store
+from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
+
+if TYPE_CHECKING:
+    from rerank_plugin.indexes.device_vectors import DeviceVectors
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +48,7 @@ class DenseConfig:
     Attributes:
         checkpoint: folder of the model that has encoded the index, a checkpoint or an encoder of texts; or the name of
             a bundled one (``ktrel``) or of one in a package (``minilm``).
+        device: torch device that searches all vectors; the CPU reads the nearest inverted lists.
         kind: ``flat`` reads all inverted lists of the store of vectors, ``ivf`` the nearest.
         nprobe: lists that ``ivf`` reads; None for the number that the store was made with.
     """
@@ -65,6 +71,7 @@ class DenseConfig:
     feedback_weight: float = setting(
         0.6, "weight of those documents; that of the query is 1", option="dense_feedback_weight"
     )
+    device: str = setting("cpu", SHARED)
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
@@ -80,14 +87,20 @@ class DenseConfig:
         return DenseStage(index, self)
 
 
-def opened_encoder(forward, checkpoint: str | Path, **options):
-    """The `NeuralReranker` of a model that encodes texts; ``checkpoint`` is as in :class:`DenseConfig`."""
+def opened_encoder(forward, checkpoint: str | Path, device: str = "cpu", **options):
+    """The `NeuralReranker` of a model that encodes texts; ``checkpoint`` is as in :class:`DenseConfig`.
+
+    Args:
+        device: of a foreign encoder; a model of ours encodes a query on the CPU sooner than a device starts to.
+    """
     from rerank_plugin.models.register import checkpoint_folder, foreign_model
     from rerank_plugin.rerankers import RerankerOptions
     from rerank_plugin.rerankers.neural import from_checkpoint
 
     folder = checkpoint_folder(checkpoint)
-    return from_checkpoint(forward, folder, RerankerOptions(**options), foreign_model(folder, encodes=True))
+    foreign = foreign_model(folder, encodes=True)
+    running = RerankerOptions(device if foreign else "cpu", **options)
+    return from_checkpoint(forward, folder, running, foreign)
 
 
 class QueryEncoder:
@@ -96,6 +109,7 @@ class QueryEncoder:
     Args:
         forward: the index whose documents the encodings are compared with.
         checkpoint: as in :class:`DenseConfig`.
+        device: as in :func:`opened_encoder`.
 
     Raises:
         InputError: the checkpoint cannot be used, or its score is no inner product of encodings.
@@ -104,12 +118,12 @@ class QueryEncoder:
         key: checksum of the weights. spaces: of its encodings.
     """
 
-    def __init__(self, forward, checkpoint: str | Path):
+    def __init__(self, forward, checkpoint: str | Path, device: str = "cpu"):
         from rerank_plugin.models.classes import has_inner_products
         from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
         from rerank_plugin.models.fast_paths import InnerProductScorer
 
-        self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, threads=1)
+        self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, device, threads=1)
         model, builder = self.reranker.model, self.reranker.builder
         if not has_inner_products(model.name):
             raise InputError(
@@ -159,12 +173,19 @@ class DenseStage:
 
     def __init__(self, index, config: DenseConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
-        self.encoder = QueryEncoder(self.forward, config.checkpoint)
+        self.encoder = QueryEncoder(self.forward, config.checkpoint, config.device)
         store = open_store(self.forward, self.encoder.key, self.encoder.spaces)
         if store is None:
             encode = encode_command(index, config.checkpoint)
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
+        self.vectors: VectorStore | DeviceVectors = store
+        if config.device != "cpu":
+            require("torch", f"searching on {config.device}")
+            from rerank_plugin.indexes.device_vectors import vectors_on
+
+            with usable(config.device):
+                self.vectors = vectors_on(store, config.device)
         self.live = store.fitting(self.forward.live)  # of an index with deleted documents, else None
         self.probes = len(store.lists) - 1 if config.kind == FLAT else config.nprobe
 
@@ -205,7 +226,7 @@ class DenseStage:
             return Candidates(self.forward, NONE, NONE)
         moved, reach = self.store.quantize(self._moved(query.encoding, feedback, weight)), depth + MORE
         while True:
-            rows, scores = self.store.search(moved, reach, query.fitting, self.probes)
+            rows, scores = self.vectors.search(moved, reach, query.fitting, self.probes)
             if len(rows) < reach or scores[-1] < scores[depth - 1]:  # or documents that tie with the last are missing
                 break
             reach *= 4
@@ -216,7 +237,7 @@ class DenseStage:
     def neighbours(self, row: int, depth: int) -> Candidates:
         """The documents with the largest cosine of their vector and that of a document, which is left out."""
         vector = self.store.decode(np.array([row]))[0]
-        rows, products = self.store.search(vector, depth + 1, self.live, self.probes)
+        rows, products = self.vectors.search(vector, depth + 1, self.live, self.probes)
         lengths = np.linalg.norm(self.store.decode(rows), axis=1) * np.linalg.norm(vector)
         cosines = np.divide(products, lengths, out=np.zeros(len(rows), np.float32), where=lengths > 0)
         others = rows != row

@@ -28,7 +28,7 @@ from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
-from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class HybridConfig:
 
     Attributes:
         name: ``hybrid`` or ``hybrid+rm3``.
+        device: torch device that searches the vectors.
         weight: in all fusions; None for the encoder's own of `WEIGHTS`.
         rm3_documents, rm3_terms, rm3_even: of RM3, as `LuceneFirstStage.search_near` takes them.
         regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
@@ -74,6 +75,7 @@ class HybridConfig:
     feedback_weight: float = setting(
         0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight"
     )
+    device: str = setting("cpu", SHARED)
     regularized: int = 300
     neighbours: int = 5
     regularization: float = 0.3
@@ -103,9 +105,9 @@ class HybridStage:
         self.forward, self.config, self.name = index.forward, config, config.name
         if self.name == HYBRID_RM3 and self.forward.elsewhere is not None:
             self.forward.elsewhere.first_stage(LuceneConfig(RM3))  # refused where it cannot be computed
-        by_adapted = _adapted(index) if config.encoder == ENCODER else None
+        by_adapted = _adapted(index, config.device) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
-        self.dense = by_adapted or DenseConfig(config.encoder).open(index)
+        self.dense = by_adapted or DenseConfig(config.encoder, device=config.device).open(index)
         self.words, self.matches, self.weights = LuceneConfig().open(index), None, config.weights(adapted)
         if adapted:
             from rerank_plugin.inputs.vector_features import VectorFeatures
@@ -150,13 +152,13 @@ class HybridStage:
         return Candidates(self.forward, fused.rows, scores).best()
 
 
-def _adapted(index) -> DenseStage | None:
+def _adapted(index, device: str) -> DenseStage | None:
     """Dense retrieval by the adapted encoder; None where the index has none that can be used."""
     folder = index.folder / ADAPTED
     if not folder.is_dir():
         return None
     try:
-        return DenseConfig(folder).open(index)
+        return DenseConfig(folder, device=device).open(index)
     except InputError as error:
         command = encode_command(index, ENCODER)
         log.warning(

@@ -99,9 +99,10 @@ class ServedIndex:
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
             stop_if_asked()
             with suppress(InputError):  # the index lacks the data of this first stage
-                self.first_stages[stage] = configure(stage).open(self.index)
+                self.first_stages[stage] = configure(stage, {"device": config.running.device}).open(self.index)
         if config.first_stage_name not in self.first_stages:
-            self.first_stages[config.first_stage_name] = configure(config.first_stage).open(self.index)
+            configured = configure(config.first_stage, {"device": config.running.device})
+            self.first_stages[config.first_stage_name] = configured.open(self.index)
         self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}
         for reranker, spec in config.rerankers.items():

@@ -30,6 +30,7 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
+from tests.devices import DEVICE
 from tests.models import tiny_encoders
 
 QUERY = Query("q1", "aspirin heart attack risk xylitol")  # xylitol is in the index, not in the vocabulary: UNK
@@ -246,7 +247,7 @@ def grown(model, case, vectors, **more):
 def opened(model, path, index, vectors, **options):
     """A reranker that scores by one of :func:`paths_of`."""
     vocabulary = vectors.vocabulary if model.has_word_vectors else Vocabulary([])
-    device = "cpu:0" if path == "device" else "cpu"  # which is another device to the adapter, and needs no accelerator
+    device = DEVICE if path == "device" else "cpu"
     one = NeuralReranker(model, vocabulary, index, RerankerOptions(device, fast=path != "module", **options))
     assert (one.fast_class is None) == (path == "module")
     if one.fast_class is EncodedDocuments:

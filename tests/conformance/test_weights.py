@@ -44,6 +44,7 @@ from tests.conformance.models import (
     paths_of,
     scores_of,
 )  # fmt: skip
+from tests.devices import DEVICE
 
 RATES = {"drmm": 0.01, "knrm": 0.1, "matchpyramid": 0.01, "pacrr": 0.05}  # learning rates that differ from 0.02
 KEY_BIAS = "attention.self.key.bias"  # what is added to all keys of a head alike changes no attention
@@ -169,7 +170,7 @@ def saved(case, vectors, tmp_path):
 def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
     folder, model = saved
     expected = scores_of(opened(model, "module", index, vectors))
-    device = "cpu:0" if path == "device" else "cpu"
+    device = DEVICE if path == "device" else "cpu"
     kind = StoredModel if path == "fast" and isinstance(model.config, ShapedConfig) else type(model)
     for spec in (f"{case.model}:{folder}", str(folder)):
         one = rerankers.load(spec, index, RerankerOptions(device, fast=path != "module"))

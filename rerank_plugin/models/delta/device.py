@@ -40,7 +40,9 @@ class DeltaOnDevice(DevicePath[DeltaConfig]):
         missing = 0 if config.delta_features else DELTA_FEATURES
         self.feature_taps = functional.pad(by_row[dimension:], (0, 0, 0, 0, 0, missing)).flatten(0, 1)  # [3 w, K]
         # In double precision |d|^2 + |q|^2 - 2 d.q is as exact as a sum of squared differences in single precision.
-        self.vectors = model.vectors.to(torch.float32 if model.vectors.device.type == "mps" else torch.float64)  # [V, D]
+        self.vectors = model.vectors.to(
+            torch.float32 if model.vectors.device.type == "mps" else torch.float64
+        )  # [V, D]
         self.squares = self.vectors.square().sum(dim=1)  # [V]
         super().__init__(model, builder, options)
 

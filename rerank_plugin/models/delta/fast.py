@@ -149,7 +149,8 @@ def _word_taps(numbers, scales, squares, taps, feature_taps, ids, query_ids, que
             query_square = query_scale * query_scale * squares[query_id]
             tried = scale * query_scale * products[word, place]
             distance = 0.0 if query_id == id else max(square + query_square - 2 * tried, 0.0)
-            if distance < smallest:
+            # As in the module, words that are equally close in single precision are: the first one is taken.
+            if distance < smallest and np.float32(np.sqrt(distance)) < np.float32(np.sqrt(smallest)):
                 closest, smallest, product, norms = query_id, distance, tried, query_square
         norm, query_norm, distance = np.sqrt(square), np.sqrt(norms), np.sqrt(smallest)
         cosine = np.float32(product / max(norm * query_norm, TINY))

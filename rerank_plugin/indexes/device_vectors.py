@@ -1,0 +1,146 @@
+"""The vectors of an index on a torch device: exhaustive search, and the scores of given documents.
+
+The 8-bit codes of a store are whole numbers that float16 holds exactly: they are decoded once, 2 bytes a number, and
+multiplied by tensor cores. A query's 16-bit numbers are two of 8 bits, and sums are in single precision: what is found
+is scored again on the CPU by the codes, so that scores do not depend on the device.
+
+Letters in shapes: R documents, P codes of a vector, S spaces, Q queries, k best.
+"""
+
+from __future__ import annotations
+
+import logging
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.indexes.vector_store import Fitting, VectorStore
+from rerank_plugin.kernels.quantization import QuantizedQueries
+
+log = logging.getLogger(__name__)
+
+CHUNK = 1 << 18  # documents that are copied at once
+PRODUCTS = 1 << 28  # products of queries and documents that are held at once
+MORE = 16  # documents found beyond those asked for: single precision may exchange neighbours
+SPLIT = 256  # a number of a query is one multiple of it and a rest
+
+
+class DeviceVectors:
+    """The codes of a store on a device, which are searched as :meth:`VectorStore.search` searches them, but all.
+
+    Raises:
+        InputError: they do not fit into the device's memory.
+    """
+
+    def __init__(self, store: VectorStore, device: str | torch.device):
+        self.store, self.device = store, torch.device(device)
+        (count, padded), spaces = store.codes.codes.shape, len(store.spaces.widths)
+        size = count * (2 * padded + 4 * spaces)
+        try:
+            # A CPU multiplies halves one by one.
+            kind = torch.float32 if self.device.type == "cpu" else torch.float16
+            self.codes = torch.empty((count, padded), dtype=kind, device=self.device)  # [R, P]
+            self.scales = torch.empty((count, spaces), device=self.device)  # [R, S]
+        except torch.OutOfMemoryError:
+            raise InputError(
+                f"the vectors of {count:,} documents take {size / 1e9:.1f} GB, more than is free on {device}: search "
+                "them on the CPU (--device cpu)"
+            ) from None
+        for start in range(0, count, CHUNK):
+            part = slice(start, start + CHUNK)
+            self.codes[part] = torch.from_numpy(np.array(store.codes.codes[part])).to(self.device)
+            self.scales[part] = torch.from_numpy(np.array(store.codes.scales[part])).to(self.device)
+        log.info("%d MB of vectors of %d documents are on %s", size >> 20, count, device)
+
+    def search(
+        self,
+        query: np.ndarray | QuantizedQueries,
+        count: int,
+        fits: np.ndarray | Fitting | None = None,
+        probes: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best ``count`` documents for a query, as of :meth:`VectorStore.search`; ``probes`` is ignored."""
+        return self.search_many(query, count, fits)[0]
+
+    @torch.inference_mode()
+    def search_many(
+        self, queries: np.ndarray | QuantizedQueries, count: int, fits: np.ndarray | Fitting | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """As :meth:`search` for each query of float32 [Q, E]."""
+        quantized, fitting = self.store.quantize(queries), self.store.fitting(fits)
+        allowed = None if fitting is None else torch.from_numpy(fitting.positions).to(self.device)  # [n]
+        most = min(count + MORE, len(self.store) if fitting is None else len(fitting.positions))
+        step, hits = max(1, PRODUCTS // max(len(self.store), 1)), []
+        for start in range(0, len(quantized.numbers), step):
+            some = quantized.take(np.arange(start, min(start + step, len(quantized.numbers))))
+            products = self._products(some)  # [R, Q]
+            if allowed is not None:
+                products = products[allowed]
+            places = products.T.topk(most, dim=1, sorted=False).indices  # [Q, k]
+            positions = (places if allowed is None else allowed[places]).cpu().numpy()
+            hits += [
+                self._best(some.take([place]), self.store.rows[found], count) for place, found in enumerate(positions)
+            ]
+        return hits
+
+    def _best(self, query: QuantizedQueries, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The best ``count`` of some rows int64 [n] by their scores on the CPU, ties by the lowest row."""
+        scores = self.store.scores(query, rows, threads=1)
+        order = np.lexsort((rows, -scores))[:count]
+        return rows[order].astype(np.int64), scores[order]
+
+    def _products(self, queries: QuantizedQueries) -> Tensor:
+        """The products of all documents and queries, float32 [R, Q]."""
+        numbers = queries.numbers.astype(np.int32)  # [Q, P]
+        high = numbers // SPLIT
+        halves = np.stack([high * SPLIT, numbers - high * SPLIT]).astype(np.float16)  # [2, Q, P], exact
+        multiplied = torch.from_numpy(halves).to(self.device, self.codes.dtype).flatten(0, 1).T  # [P, 2 Q]
+        scales = torch.from_numpy(queries.scales.astype(np.float32)).to(self.device)  # [Q, S]
+        total: Tensor | None = None
+        for space, (first, last) in enumerate(zip(queries.starts, queries.starts[1:])):
+            sums = self._sums(self.codes[:, first:last], multiplied[first:last])  # [R, 2 Q]
+            products = (sums[:, : len(numbers)] + sums[:, len(numbers) :]) * scales[:, space]  # [R, Q]
+            products = products * self.scales[:, space, None]
+            total = products if total is None else total + products
+        assert total is not None, "a store has one space at least"
+        return total
+
+    @staticmethod
+    def _sums(codes: Tensor, numbers: Tensor) -> Tensor:
+        """The products of codes [R, P] and whole numbers [P, Q], float32 [R, Q]."""
+        if codes.dtype == torch.float32:
+            return codes @ numbers
+        return torch.mm(codes, numbers, out_dtype=torch.float32)  # the sums exceed what float16 holds
+
+    @torch.inference_mode()
+    def scores(self, queries: QuantizedQueries, query: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The score of each of some documents for its query, to the last bit that of :meth:`VectorStore.scores`.
+
+        Args:
+            query: place among the queries, int64 [n]. rows: int64 [n].
+        """
+        kind = torch.float32 if self.device.type == "mps" else torch.float64  # whole numbers: exact in double precision
+        packed = np.stack([query, self.store.positions[rows].astype(np.int64)])
+        places, positions = torch.from_numpy(packed).to(self.device)  # [n] each
+        numbers = torch.from_numpy(queries.numbers).to(self.device).to(kind)[places]  # [n, P]
+        products = numbers * self.codes[positions].to(kind)  # [n, P]
+        factors = torch.from_numpy(queries.scales).to(self.device, kind)[places]  # [n, S]
+        scales = self.scales[positions].to(kind)  # [n, S]
+        total = torch.zeros(len(rows), dtype=kind, device=self.device)
+        for space, (first, last) in enumerate(zip(queries.starts, queries.starts[1:])):
+            total = total + products[:, first:last].sum(dim=1) * scales[:, space] * factors[:, space]
+        return total.float().cpu().numpy()
+
+
+_on_devices: WeakKeyDictionary[VectorStore, dict[str, DeviceVectors]] = WeakKeyDictionary()
+
+
+def vectors_on(store: VectorStore, device: str) -> DeviceVectors:
+    """The vectors of a store on a device, which hold once whatever searches or scores with the store."""
+    of_devices = _on_devices.setdefault(store, {})
+    if device not in of_devices:
+        of_devices[device] = DeviceVectors(store, device)
+    return of_devices[device]
