@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank_plugin.files.arrays import ranges, slices
+from rerank_plugin.files.arrays import ranges
 from rerank_plugin.indexes.forward import ForwardIndex
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,6 @@ def resident_tokens(index: ForwardIndex, device: torch.device) -> DeviceTokens |
 def tokens_of(index: ForwardIndex, rows: np.ndarray, device: torch.device) -> DeviceTokens:
     """The words of documents of an index alone, by their rows, int64 [n]."""
     rows = np.unique(rows)
-    starts, lengths = slices(index.offsets, rows)
+    tokens, starts, lengths = index.words(rows)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return DeviceTokens(index.tokens[ranges(starts, lengths)], offsets, index.title_lengths[rows], device, rows)
+    return DeviceTokens(tokens[ranges(starts, lengths)], offsets, index.title_lengths[rows], device, rows)

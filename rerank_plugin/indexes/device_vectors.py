@@ -122,16 +122,23 @@ class DeviceVectors:
         Args:
             query: place among the queries, int64 [n]. rows: int64 [n].
         """
-        kind = torch.float32 if self.device.type == "mps" else torch.float64  # whole numbers: exact in double precision
-        packed = np.stack([query, self.store.positions[rows].astype(np.int64)])
-        places, positions = torch.from_numpy(packed).to(self.device)  # [n] each
-        numbers = torch.from_numpy(queries.numbers).to(self.device).to(kind)[places]  # [n, P]
-        products = numbers * self.codes[positions].to(kind)  # [n, P]
-        factors = torch.from_numpy(queries.scales).to(self.device, kind)[places]  # [n, S]
-        scales = self.scales[positions].to(kind)  # [n, S]
-        total = torch.zeros(len(rows), dtype=kind, device=self.device)
+        count, (among, width), spaces = len(rows), queries.numbers.shape, queries.scales.shape[1]
+        packed = np.empty((2 * count + among * (width + spaces)), np.float64)  # whole numbers are exact in it
+        packed[:count], packed[count : 2 * count] = query, self.store.positions[rows]
+        packed[2 * count : -among * spaces], packed[-among * spaces :] = queries.numbers.ravel(), queries.scales.ravel()
+        moved = torch.from_numpy(packed if self.device.type != "mps" else packed.astype(np.float32)).to(self.device)
+        places, positions = moved[:count].long(), moved[count : 2 * count].long()  # [n] each
+        numbers, factors = (
+            moved[2 * count : -among * spaces].view(among, width),
+            moved[-among * spaces :].view(among, -1),
+        )
+        products = self.codes[positions] * (numbers if among == 1 else numbers[places])  # [n, P]
+        scales = self.scales[positions] * (factors if among == 1 else factors[places])  # [n, S]
+        total: Tensor | None = None
         for space, (first, last) in enumerate(zip(queries.starts, queries.starts[1:])):
-            total = total + products[:, first:last].sum(dim=1) * scales[:, space] * factors[:, space]
+            score = products[:, first:last].sum(dim=1) * scales[:, space]
+            total = score if total is None else total + score
+        assert total is not None, "a store has one space at least"
         return total.float().cpu().numpy()
 
 

@@ -1,12 +1,13 @@
 """The features of candidates on a torch device: those of :mod:`rerank_plugin.inputs.lexical_features` and
 :mod:`rerank_plugin.inputs.vector_features`, by the same definitions.
 
-In shapes Q are queries, n documents, N words of a document, M words of a query, U its distinct words, and V words of the
-model's vocabulary.
+In shapes Q are queries, n documents, N words of a document, M words of a query, U its distinct words, and V words of
+the model's vocabulary.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,14 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from rerank_plugin.indexes.device_tokens import DeviceTokens
-from rerank_plugin.indexes.forward import FIELDS, idf
+from rerank_plugin.indexes.forward import IndexQuery, idf
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.lexical_features import COSINE, FIRST_STAGE, FIRST_STAGE_SHARE, LISTWISE, VECTOR_NAMES
-from rerank_plugin.inputs.matches import BM25_B, BM25_K1, Matches
+from rerank_plugin.inputs.matches import BM25_B, BM25_K1
 from rerank_plugin.inputs.vector_features import SMALLEST, TEXT_WORDS
 from rerank_plugin.kernels import word_loops
 
 NO_WORD = -2  # fills up the words of short queries; `PADDING` fills up documents
+ABSTRACT = 4096.0  # more than a title has words; single precision counts as often in the abstract
 STEP = 8  # distinct words and bigrams of a query are filled up to a multiple, so that few shapes occur
 CHUNK = 4096  # documents whose vectors are summed at once
 
@@ -55,27 +57,39 @@ class DeviceFeatures:
         """What the measures read of the queries of tasks, [Q, ...] each."""
         if not self.measured:
             return {}
-        most = [max(len(task.terms.terms) for task in tasks), max(len(task.terms.terms) - 1 for task in tasks)]
+        queries = [self._distinct(task.terms) for task in tasks]
+        most = [max(len(lists[part]) for lists in queries) for part in (0, 2)]
         words, bigrams = (max(1, -(-count // STEP)) * STEP for count in most)
-        arrays = {
-            "distinct": np.full((len(tasks), words), NO_WORD),
-            "counted": np.zeros((len(tasks), 3)),
-            "bigrams": np.full((len(tasks), bigrams, 2), NO_WORD),
-            **{f"weights {field}": np.zeros((len(tasks), words)) for field in ("idf", *FIELDS)},
-        }
-        for place, task in enumerate(tasks):
-            query = Matches(task.terms, task.candidates.take(np.zeros(0, np.int64)))
-            count, pairs = len(query.ids), len(query.bigrams)
-            arrays["distinct"][place, :count] = np.where(query.ids >= 0, query.ids, NO_WORD)
-            arrays["counted"][place] = count, pairs, query.weight
-            if pairs:
-                pair_ids = query.ids[query.bigrams]
-                arrays["bigrams"][place, :pairs] = np.where(pair_ids >= 0, pair_ids, NO_WORD)
-            arrays["weights idf"][place, :count] = query.weights
-            for field in FIELDS:
-                weights = idf(query._frequencies(field), self.builder.index.documents) * query.repeats
-                arrays[f"weights {field}"][place, :count] = weights
-        return arrays
+        distinct, repeats = np.full((len(tasks), words), NO_WORD), np.zeros((len(tasks), words))
+        pairs = np.full((len(tasks), bigrams, 2), NO_WORD)
+        for place, (ids, counts, places) in enumerate(queries):
+            distinct[place, : len(ids)], repeats[place, : len(ids)] = ids, counts
+            if places:
+                pairs[place, : len(places)] = distinct[place, places]
+        index = self.builder.index
+        known, asked = distinct >= 0, repeats > 0  # [Q, U] each
+
+        def weights(field: str) -> np.ndarray:
+            """The IDF of the distinct words, float64 [Q, U]."""
+            frequency = np.asarray(index.document_frequency[field])
+            counts = np.where(known, frequency[np.where(known, distinct, 0)], 0).astype(np.int64)
+            return idf(counts.ravel(), index.documents).reshape(counts.shape) * asked
+
+        arrays = {"distinct": distinct, "weights idf": weights("text"), "bigrams": pairs}
+        for field in {field for measure, field in self.measured if measure == "bm25"}:
+            arrays[f"weights {field}"] = weights(field) * repeats
+        sizes = [asked.sum(axis=1), [len(places) for _, _, places in queries], arrays["weights idf"].sum(axis=1)]
+        return arrays | {"counted": np.array(sizes, np.float64).T}
+
+    def _distinct(self, query: IndexQuery) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+        """Term ids of the distinct words of a query, how often each occurs, and the places of distinct bigrams."""
+        # Terms, not ids, are the keys: all words that no document contains have the id -1.
+        ids, counts = dict(zip(query.terms, query.ids.tolist())), Counter(query.terms)
+        pairs: list[tuple[int, int]] = []
+        if any(measure == "bigram_overlap" for measure, _ in self.measured):
+            place = {term: number for number, term in enumerate(ids)}
+            pairs = sorted({(place[first], place[second]) for first, second in zip(query.terms, query.terms[1:])})
+        return [id if id >= 0 else NO_WORD for id in ids.values()], [counts[term] for term in ids], pairs
 
     def of_candidates(self, task: Any) -> dict[str, np.ndarray]:
         """The features of first-stage scores, float64 [C] each."""
@@ -106,11 +120,11 @@ class DeviceFeatures:
     def _masses(self, rows: np.ndarray, field: str) -> np.ndarray:
         """The sum of the weights of the distinct words in a field, float64 [R]."""
         index = self.builder.index
-        starts, stops = index.offsets[rows].astype(np.int64), index.offsets[rows + 1].astype(np.int64)
-        borders = starts + index.title_lengths[rows]
+        tokens, starts, lengths = index.words(rows)
+        stops, borders = starts + lengths, starts + index.title_lengths[rows]
         first, last = {"title": (starts, borders), "abstract": (borders, stops), "text": (starts, stops)}[field]
         marks = np.zeros(len(index.term_weights), np.int32)
-        return word_loops.distinct_weights(index.tokens, first, last - first, index.term_weights, marks)
+        return word_loops.distinct_weights(tokens, first, last - first, index.term_weights, marks)
 
     def _text_lengths(self, tokens: DeviceTokens, model_ids: Tensor, count: int) -> Tensor:
         """The lengths of the sums of the documents' vectors, float32 [R]."""
@@ -165,9 +179,12 @@ class DeviceFeatures:
         lengths, titles = batch.tokens.lengths(rows), batch.tokens.title_lengths[rows.clamp_min(0)].long()  # [n] each
         position = torch.arange(terms.shape[1], device=terms.device)  # [N]
         in_title = position < titles[:, None]  # [n, N]
-        equal = terms[:, :, None] == arrays["distinct"][query][:, None, :]  # [n, N, U]
-        counts = {"text": equal.sum(dim=1), "title": (equal & in_title[:, :, None]).sum(dim=1)}  # [n, U] each
-        counts["abstract"] = counts["text"] - counts["title"]
+        equal = terms[:, None, :] == arrays["distinct"][query][:, :, None]  # [n, U, N]
+        # One sum counts both: a word of the title counts once and a word of the abstract `ABSTRACT` times.
+        sums = (equal * torch.where(in_title, 1.0, ABSTRACT)[:, None, :]).sum(dim=2)  # [n, U]
+        counts = {"abstract": (sums / ABSTRACT).floor()}
+        counts["title"] = sums - ABSTRACT * counts["abstract"]  # [n, U] each
+        counts["text"] = counts["title"] + counts["abstract"]
         field_lengths = {"text": lengths, "title": titles, "abstract": lengths - titles}
         weights, (words, pairs, weight) = arrays["weights idf"][query], arrays["counted"][query].unbind(dim=1)
         found = {}

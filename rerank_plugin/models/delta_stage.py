@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rerank_plugin.kernels.arithmetic import TINY
+from rerank_plugin.kernels.arithmetic import DROPPED_BITS, TINY
 
-NEAR = 4e-6  # relative difference of distances, far above the rounding errors of sums in single precision
+NEAR = 4e-6  # relative difference of distances in single precision, above that of equal ones
 
 
 def delta_stage(documents: Tensor, document_mask: Tensor, queries: Tensor, query_mask: Tensor) -> Tensor:
@@ -39,8 +39,8 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
     """Position of the query word closest to each document word, int64 [B, N]; the first one among equal distances.
 
     Most queries are shorter than M, so each position is compared only in the rows whose query reaches it. Distances
-    come from differences: the faster expansion into products would make equal words differ. Words that are almost
-    equally close are compared in double precision, rounded to single: then all implementations choose the same one.
+    come from differences: the faster expansion into products would make equal words differ. Distances that differ by
+    some 1e-6 are equal, so that the order of a sum, or a last bit of a vector, does not choose the word.
     """
     smallest = documents.new_full(documents.shape[:2], torch.inf)  # [B, N]
     closest = torch.zeros(documents.shape[:2], dtype=torch.int64, device=documents.device)  # [B, N]
@@ -66,4 +66,9 @@ def _closer(words: Tensor, queries: Tensor, rows: Tensor, place: int, closest: T
     distance, smallest = (
         (words.double() - queries[rows, places].double()).norm(dim=1).float() for places in (place, closest)
     )  # [n] each
-    return distance < smallest
+    return steps_of(distance) < steps_of(smallest)
+
+
+def steps_of(distances: Tensor) -> Tensor:
+    """Distances, float32 and not negative, as whole numbers that are equal where they differ by some 1e-6."""
+    return (distances.view(torch.int32) + (1 << DROPPED_BITS - 1)) >> DROPPED_BITS

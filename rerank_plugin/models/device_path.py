@@ -2,10 +2,10 @@
 
 A batch is copied to the device in one piece: rows of the index, the words of queries, and what their features read.
 The device gathers the words of the documents and compares the model's whole vocabulary with the words of the queries:
-one matrix product, and less work than finding the distinct words of the candidates. Models read tables of the result. On
-a GPU the work of a batch of few queries is recorded once for its shape and replayed as a CUDA graph: one launch for some
-hundred kernels. The code is plain torch and also runs on a CPU (``--device cpu:0``), where the tests compare it with the
-modules.
+one matrix product, and less work than finding the distinct words of the candidates. Models read tables of the result.
+On a GPU the work of a batch of few queries is recorded once for its shape and replayed as a CUDA graph: one launch for
+some hundred kernels. The code is plain torch and also runs on a CPU (``--device cpu:0``), where the tests compare it
+with the modules.
 
 In shapes Q are queries, n documents of a batch (of all its queries), N words of a document, M words of a query, and V
 words of the model's vocabulary.
@@ -16,8 +16,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Generic, NamedTuple
@@ -31,11 +30,12 @@ from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.device_features import DeviceFeatures
 from rerank_plugin.models.base import C, RerankerOptions
 from rerank_plugin.models.fast_paths import ModulePath, Task
+from rerank_plugin.models.precision import in_precision
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
 log = logging.getLogger(__name__)
 
-DOCUMENTS_STEP, WORDS_STEP, QUERY_STEP = 128, 64, 4  # shapes are rounded up to multiples, so that few occur
+DOCUMENTS_STEP, WORDS_STEP, QUERY_STEP = 256, 64, 8  # shapes are rounded up to multiples, so that few occur
 BATCH_SIZE = 32_768  # candidates that are scored at once: 64 queries of 500
 CELLS = 1 << 27  # numbers of an intermediate result; larger batches are divided
 RECORDED_QUERIES = 4  # batches of more queries keep a GPU busy without a CUDA graph
@@ -104,7 +104,8 @@ class DevicePath(ModulePath, Generic[C]):
         self.features = DeviceFeatures(builder, model.vectors)
         self.tokens = resident_tokens(builder.index, self.device)
         self.model_ids = self._model_ids()
-        self.compute = torch.compile(self._compute) if options.compile else self._compute
+        if options.compile:
+            self.read, self.score = torch.compile(self.read), torch.compile(self.score)  # type: ignore[method-assign]
         self.graphs: OrderedDict[Any, Graph] = OrderedDict()
 
     @property
@@ -135,7 +136,7 @@ class DevicePath(ModulePath, Generic[C]):
         scores = [np.zeros(len(task.candidates), np.float32) for task in tasks]
         found = [self.features.of_candidates(task) for task in tasks]
         pending = deque((place, 0, len(task.candidates)) for place, task in enumerate(tasks) if len(task.candidates))
-        with self.lock, exact_products(self.options.precision):
+        with self.lock:
             while pending:
                 pieces = self._next(pending, tasks)
                 try:
@@ -222,7 +223,7 @@ class DevicePath(ModulePath, Generic[C]):
         layout = tuple((name, array.shape, array.dtype.kind) for name, array in arrays.items())
         if self.device.type != "cuda" or tokens.rows is not None or len(arrays["queries"]) > RECORDED_QUERIES:
             packed = torch.from_numpy(pack(arrays)).to(self.device, non_blocking=True)
-            return self.compute(packed, layout, parts, tokens, static).cpu().numpy()
+            return self._compute(packed, layout, parts, tokens, static).cpu().numpy()
         key = layout, parts
         graph = self.graphs.pop(key, None) or Graph(self, pack(arrays), layout, parts, tokens, static)
         self.graphs[key] = graph
@@ -241,7 +242,7 @@ class DevicePath(ModulePath, Generic[C]):
         )  # fmt: skip
         table = self.features.tables(batch.queries, batch.query_mask)
         scores = []
-        with self._autocast():
+        with in_precision(self.options):
             read = self.read(batch)
             for part in parts:
                 terms = tokens.terms(batch.places[part.first : part.last], part.width)  # [n, N]
@@ -251,12 +252,6 @@ class DevicePath(ModulePath, Generic[C]):
                 shown = Words(ids[:, :words], terms[:, :words], terms[:, :words] >= 0)
                 scores.append(self.score(batch, read, part, shown, features).float())
         return torch.cat(scores)
-
-    def _autocast(self) -> torch.autocast:
-        half = self.options.precision in ("bfloat16", "float16")
-        return torch.autocast(
-            self.device.type, getattr(torch, self.options.precision) if half else torch.bfloat16, enabled=half
-        )
 
 
 class Graph:
@@ -270,12 +265,12 @@ class Graph:
         stream.wait_stream(torch.cuda.current_stream(path.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
-                path.compute(on_device, layout, parts, *documents)
+                path._compute(on_device, layout, parts, *documents)
         torch.cuda.current_stream(path.device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             on_device.copy_(self.packed, non_blocking=True)
-            self.scores.copy_(path.compute(on_device, layout, parts, *documents), non_blocking=True)
+            self.scores.copy_(path._compute(on_device, layout, parts, *documents), non_blocking=True)
         self.on_device = on_device
 
     def replay(self, packed: np.ndarray) -> np.ndarray:
@@ -310,16 +305,3 @@ def unpack(packed: Tensor, layout: tuple[tuple[str, tuple[int, ...], str], ...])
         name: (piece if kind == "i" else piece.view(torch.float64)).view(shape)
         for (name, shape, kind), piece in zip(layout, pieces)
     }
-
-
-@contextmanager
-def exact_products(precision: str) -> Iterator[None]:
-    """Products and convolutions in single precision; tensor cores may round to ten bits for the precision ``tf32``."""
-    rounds = precision == "tf32"
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if rounds else "highest")
-    try:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=rounds):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)

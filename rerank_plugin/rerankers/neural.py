@@ -284,11 +284,9 @@ class NeuralReranker(Scorer):
 
     def _scores(self, inputs: Inputs) -> Tensor:
         """The module's scores [B], in the precision of the options."""
-        import torch
+        from rerank_plugin.models.precision import in_precision
 
-        if self.options.precision == "float32":
-            return self.forward(inputs)
-        with torch.autocast(torch.device(self.options.device).type, getattr(torch, self.options.precision)):
+        with in_precision(self.options):
             return self.forward(inputs)
 
 

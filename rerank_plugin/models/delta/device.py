@@ -17,6 +17,7 @@ from rerank_plugin.kernels.arithmetic import TINY
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.delta.config import DELTA_FEATURES, DeltaConfig
 from rerank_plugin.models.delta.model import Delta
+from rerank_plugin.models.delta_stage import steps_of
 from rerank_plugin.models.device_path import Batch, DevicePath, Part, Words
 
 
@@ -55,8 +56,9 @@ class DeltaOnDevice(DevicePath[DeltaConfig]):
         distances = self.squares[:, None] + self.squares[queries] - 2 * products  # [V, Q M]
         same = torch.arange(len(self.vectors), device=queries.device)[:, None] == queries  # [V, Q M]
         distances = distances.clamp_min(0).masked_fill(same, 0.0).masked_fill(~batch.query_mask.flatten(), torch.inf)
-        # As the module does, words of equal distance in single precision are equally close, and the first one is taken.
-        smallest, places = distances.sqrt().float().view(-1, *batch.queries.shape).min(dim=2)  # [V, Q]
+        lengths_of = distances.sqrt().float().view(-1, *batch.queries.shape)  # [V, Q, M]
+        places = steps_of(lengths_of).min(dim=2).indices  # [V, Q]; the first of equally close words
+        smallest = lengths_of.gather(2, places[..., None])[..., 0]  # [V, Q]
         closest = batch.queries.gather(1, places.T).T  # [V, Q]
         product = products.view(-1, *batch.queries.shape).gather(2, places[..., None])[..., 0]  # [V, Q]
         norms = self.squares.sqrt()  # [V]

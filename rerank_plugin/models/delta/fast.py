@@ -23,7 +23,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
 from rerank_plugin.inputs.interactions import ComparedVectors, candidate_words
-from rerank_plugin.kernels.arithmetic import TINY
+from rerank_plugin.kernels.arithmetic import DROPPED_BITS, TINY
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import (
     LINEAR,
@@ -149,8 +149,7 @@ def _word_taps(numbers, scales, squares, taps, feature_taps, ids, query_ids, que
             query_square = query_scale * query_scale * squares[query_id]
             tried = scale * query_scale * products[word, place]
             distance = 0.0 if query_id == id else max(square + query_square - 2 * tried, 0.0)
-            # As in the module, words that are equally close in single precision are: the first one is taken.
-            if distance < smallest and np.float32(np.sqrt(distance)) < np.float32(np.sqrt(smallest)):
+            if distance < smallest and _steps(distance) < _steps(smallest):
                 closest, smallest, product, norms = query_id, distance, tried, query_square
         norm, query_norm, distance = np.sqrt(square), np.sqrt(norms), np.sqrt(smallest)
         cosine = np.float32(product / max(norm * query_norm, TINY))
@@ -164,6 +163,12 @@ def _word_taps(numbers, scales, squares, taps, feature_taps, ids, query_ids, que
                 + distance * feature_taps[1, i]
                 + proximity * feature_taps[2, i]
             )
+
+
+@njit(nogil=True, cache=True)
+def _steps(square):
+    """The root of a squared distance as :func:`rerank_plugin.models.delta_stage.steps_of` compares it."""
+    return (np.float32(np.sqrt(square)).view(np.int32) + (1 << DROPPED_BITS - 1)) >> DROPPED_BITS
 
 
 @njit(nogil=True, cache=True)
