@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,14 +23,15 @@ from rerank_plugin import InputError, __version__
 from rerank_plugin import options as commandline
 from rerank_plugin.benchmark import machine
 from rerank_plugin.files.outputs import FileKind, beginning, check_free, replacing
+from rerank_plugin.models.register import checkpoint_folder
 
 TITLE = "# On a GPU"
 KIND = FileKind("a page of this command", lambda path: beginning(path).startswith(TITLE.encode()))
 PAGE = """{title}
 
-`--device cuda` scores on a GPU: models that compare words, from the words of the index, which stay there;
-models of stored encodings from their vectors; and the dense part of `hybrid`, which then searches all vectors. How it works is in
-[the code](../rerank_plugin/models/device_path.py); `--device cpu:0` runs the same code on a CPU, to compare. This page
+`--device cuda` scores on a GPU: models that compare words, from the words of the index, which stay there; models of
+stored encodings, from their vectors; and the dense part of `hybrid`, which searches all vectors there. The code is
+`rerank_plugin/models/device_path.py`; `--device cpu:0` runs the same on a CPU, to compare. This page
 was written by `make gpu`, with the tests of the device paths on {device}.
 
 {machine}; rerank-plugin {version}.
@@ -58,12 +60,17 @@ Codes of 8 bits, held as float16, of {vectors} generated documents; the best 1,0
 {encoding}
 """
 AIMS = {  # milliseconds: alone, of 64
-    "delta": (0.5, 0.1), "pacrr": (1, 0.2), "pacrr (kwindow)": (1, 0.2), "knrm": (1, 0.2), "drmm": (1, 0.2),
+    "delta": (0.5, 0.1), "pacrr": (1, 0.2), "knrm": (1, 0.2), "drmm": (1, 0.2),
     "ktrel-w": (0.1, None),
 }  # fmt: skip
 BATCH = 64
 FOUND = 1064  # documents of a search: a depth of 1,000 and some more
-TESTS = ["tests/models/test_device_path.py", "tests/indexes/test_device_vectors.py", "tests/conformance"]
+TESTS = [
+    "tests/kernels/test_gpu_loops.py",
+    "tests/models/test_device_path.py",
+    "tests/indexes/test_device_vectors.py",
+    "tests/conformance",
+]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -113,7 +120,8 @@ def described(device: str) -> str:
 def tests(device: str) -> str:
     """Run the tests of device paths, and describe their outcome."""
     environment = os.environ | {"RERANK_PLUGIN_TEST_DEVICE": device}
-    command = [sys.executable, "-m", "pytest", "-q", "--fast", "-p", "no:cacheprovider", "-k", "device", *TESTS]
+    workers = ["-n", "8"] if find_spec("xdist") else []
+    command = [sys.executable, "-m", "pytest", "-q", "--fast", *workers, "-k", "device", *TESTS]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     print(done.stdout[-6000:], done.stderr[-2000:], file=sys.stderr)
     return f"`{' '.join(command[1:])}`: {done.stdout.strip().splitlines()[-1].strip('= ')}."
@@ -131,37 +139,50 @@ def bench(work: Path, *arguments: str) -> list[dict[str, Any]]:
 
 def scoring_rows(options: Any, work: Path) -> list[str]:
     """A row for each model on a generated collection, and on the real one."""
+    batch = 4 if options.quick else BATCH
     models = ["delta", "pacrr", "knrm", "drmm", "matchpyramid", "ktrel-w"]
     sizes = ["--documents", "300", "--depth", "50"] if options.quick else ["--documents", "10000", "--depth", "500"]
-    time_limit = "0.05" if options.quick else "2"
-    common = ["--device", options.device, "--batch", "1", str(BATCH), "--seconds", time_limit]
+    time_limit = "0.05" if options.quick else "1"
+    common = ["--device", options.device, "--batch", "1", str(batch), "--seconds", time_limit]
     measured = bench(work, *common, *sizes, "--work-folder", str(work), "--reranker", *models)
-    rows = [scoring_row(name, name, "generated", measured) for name in models]
+    rows = [scoring_row(name, name, "generated", batch, measured) for name in models]
+    windows = kwindow(work, int(sizes[1]))
+    measured = bench(work, *common, *sizes, "--work-folder", str(work), "--reranker", f"pacrr:{windows}")
+    rows.append(scoring_row("pacrr (kwindow)", "pacrr", "generated", batch, measured))
     if not options.index:
         return rows
-    for name, spec in {"delta (bundled)": "delta:" + str(bundled("delta"))}.items():
-        own = ["--index", str(options.index), "--queries", options.queries, "--run", str(options.run)]
-        measured = bench(work, *common, *own, "--reranker", spec)
-        rows.append(scoring_row(name, "delta", options.index.name, measured))
+    own = ["--index", str(options.index), "--queries", options.queries, "--run", str(options.run)]
+    measured = bench(work, *common, *own, "--reranker", f"delta:{checkpoint_folder('delta')}")
+    rows.append(scoring_row("delta (bundled)", "delta", "real abstracts", batch, measured))
     return rows
 
 
-def bundled(name: str) -> Path:
-    from rerank_plugin.models.register import checkpoint_folder
+def kwindow(work: Path, documents: int) -> Path:
+    """A checkpoint of PACRR-kwindow with random weights, for a generated collection."""
+    import torch
 
-    return checkpoint_folder(name)
+    from rerank_plugin.benchmark.collection import generated
+    from rerank_plugin.benchmark.subjects import random_vectors
+    from rerank_plugin.models.checkpoints import save_checkpoint
+    from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
+
+    vectors = random_vectors(generated(work, documents, 42, 50, lucene=False).forward, 42)
+    torch.manual_seed(42)
+    model = Pacrr(PacrrConfig("kwindow"), torch.from_numpy(vectors.matrix))
+    save_checkpoint(work / "kwindow", model, vectors, {"made_by": "at random"})
+    return work / "kwindow"
 
 
-def scoring_row(name: str, aim: str, collection: str, measured: list[dict[str, Any]]) -> str:
+def scoring_row(name: str, aim: str, collection: str, batch: int, measured: list[dict[str, Any]]) -> str:
     def of(path: str, batch: int) -> dict[str, Any]:
         found = (row for row in measured if row["path"] == path and row["batch"] == batch)
         return next(row for row in found if row["reranker"].startswith(name.split()[0]) or len(measured) == 4)
 
-    alone, together, module = of("fast", 1), of("fast", BATCH), of("plain", 1)
+    alone, together, module = of("fast", 1), of("fast", batch), of("plain", 1)
     aims = AIMS.get(aim, (None, None))
     cells = [
         name, collection, f"{alone['median_ms']:.2f}", f"{alone['p99_ms']:.2f}", aims[0] or "",
-        f"{together['median_ms'] / BATCH:.3f}", aims[1] or "", f"{module['median_ms']:.1f}",
+        f"{together['median_ms'] / batch:.3f}", aims[1] or "", f"{module['median_ms']:.1f}",
         f"{alone['largest_difference']:.0e}",
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"

@@ -40,6 +40,7 @@ BATCH_SIZE = 32_768  # candidates that are scored at once: 64 queries of 500
 CELLS = 1 << 27  # numbers of an intermediate result; larger batches are divided
 RECORDED_QUERIES = 4  # batches of more queries keep a GPU busy without a CUDA graph
 PARTS, LONG = 4, 256  # a model that reads more words than these scores as many parts of documents of similar length
+MOST_WORDS = 32_767  # documents of more words are taken as equally long
 MOST_GRAPHS = 32  # that are kept
 WARM_UP = 3  # runs before one is recorded
 
@@ -177,7 +178,7 @@ class DevicePath(ModulePath, Generic[C]):
         rows = np.concatenate([task.candidates.rows[part] for task, _, part in pieces])
         query = np.repeat(np.arange(len(pieces)), [part.stop - part.start for *_, part in pieces])
         lengths = np.concatenate([task.candidates.lengths[part] for task, _, part in pieces])
-        order = np.argsort(-lengths, kind="stable")
+        order = np.argsort(-np.minimum(lengths, MOST_WORDS).astype(np.int16), kind="stable")  # 16 bits are sorted fast
         tokens = self.tokens or tokens_of(index, rows, self.device)
         if index.in_memory:
             self.model_ids = self._model_ids()
@@ -209,7 +210,7 @@ class DevicePath(ModulePath, Generic[C]):
         step = round_up(-(-count // (PARTS if self.builder.document_words > LONG else 1)), DOCUMENTS_STEP)
         while not parts or parts[-1].last < count:
             first = parts[-1].last if parts else 0
-            longest = max(int(lengths[min(first, len(lengths) - 1)]), 1)
+            longest = max(int(lengths[min(first, len(lengths) - 1) :].max()), 1)
             read = max(min(longest, self.builder.document_words), self.features.width(longest))
             width = min(round_width(read), max(self.builder.document_words, self.features.width(round_width(longest))))
             most = max(1, CELLS // max(self.numbers(width, query_words), 2 * width * query_words))

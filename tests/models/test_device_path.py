@@ -1,6 +1,7 @@
 """The device engine, run on the CPU with the same code. The scores of every model: ``tests/conformance``."""
 
 import shutil
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -32,7 +33,12 @@ ROWS = [[0], range(10), [3, 4, 8], [4], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
 def both(index, vectors, filters=32, **options):
     """Rerankers of the same model: the plain module, and the device path on the CPU."""
     model = small.delta(vectors, seed=1, lexical_features=LEX3, document_words=9, filters=filters)
-    return opened(model, "module", index, vectors), opened(model, "device", index, vectors, **options)
+    return pair(model, index, vectors, **options)
+
+
+def pair(model, index, vectors, **options):
+    """The module on the CPU, and a copy on the device path."""
+    return opened(model, "module", index, vectors), opened(deepcopy(model), "device", index, vectors, **options)
 
 
 def scores(reranker, index, queries=QUERIES, rows=ROWS):
@@ -86,7 +92,7 @@ def test_out_of_memory_halves_the_batch_for_good(index, vectors, monkeypatch):
 def test_every_feature(index, vectors, document_words):
     """All features of [D18], of first-stage scores and of word vectors, whatever number of words the model reads."""
     model = small.delta(vectors, seed=2, lexical_features=NAMES, document_words=document_words, query_words=5)
-    plain, device = opened(model, "module", index, vectors), opened(model, "device", index, vectors)
+    plain, device = pair(model, index, vectors)
     assert_close(scores(device, index), scores(plain, index))
     assert_close(scores(device, index, WORDS, [range(10)] * len(WORDS)), scores(plain, index, WORDS, [range(10)] * 6))
 
@@ -110,7 +116,7 @@ def test_texts_without_an_index(index, vectors):
     model = small.delta(vectors, seed=1, lexical_features=(*LEX3, "vector_cosine"), document_words=9)
     texts = TextIndex(CollectionStatistics.of_index(index))
     plain, device = (
-        NeuralReranker(model, vectors.vocabulary, texts, RerankerOptions(name)) for name in ("cpu", DEVICE)
+        NeuralReranker(deepcopy(model), vectors.vocabulary, texts, RerankerOptions(name)) for name in ("cpu", DEVICE)
     )
     for titles in (["Aspirin and the heart", "Women who smoke"], ["Red meat", "", "A heart attack, aspirin, stroke"]):
         texts.hold(titles, ["Low doses of aspirin prevent heart attacks."] * len(titles))

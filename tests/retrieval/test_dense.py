@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
@@ -19,6 +20,7 @@ from rerank_plugin.retrieval.dense import DenseConfig
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from tests import annotated, small
 from tests.conformance.models import Case, make
+from tests.devices import DEVICE
 from tests.models import encodable
 
 QUERIES = ("aspirin heart attack", "risk", "Women who smoke, risk of stroke", "migraine zyzzyva", "aspirin " * 40)
@@ -197,6 +199,30 @@ def test_documents_that_some_lists_give_have_the_model_s_scores_in_order(workspa
         assert len(hits) == 20
         assert hits == sorted(hits, key=lambda hit: (hit[1], hit[0].encode()), reverse=True)
         assert hits == [(id, whole[id]) for id, _ in hits]
+
+
+@pytest.mark.parametrize("feedback", [0, 3])
+def test_a_device_finds_what_all_lists_hold(workspace, feedback):
+    """Documents and scores, to the last bit; and re-ranking by the vectors on the device, too."""
+    options = {"kind": "flat", "feedback": feedback}
+    stages = opened(workspace, **options), opened(workspace, device=DEVICE, **options)
+    for depth in (1, 4, 1000):
+        plain, on_device = (stage.search(Query("q", "heart attack in women"), depth) for stage in stages)
+        assert on_device.rows.tolist() == plain.rows.tolist()
+        assert on_device.first_stage_scores.tobytes() == plain.first_stage_scores.tobytes()
+    scorers = [
+        rerankers.load(str(workspace.models["one"]), workspace.forward, RerankerOptions(name))
+        for name in ("cpu", DEVICE)
+    ]
+    queries, candidates = [Query("q", "heart"), Query("r", "women and stroke")], [plain, plain.take(np.array([0]))]
+    expected, actual = (scorer.score_many(queries, candidates) for scorer in scorers)
+    assert type(scorers[1].fast).__name__ == "EncodedOnDevice"
+    assert [scores.tobytes() for scores in actual] == [scores.tobytes() for scores in expected]
+
+
+def test_a_device_that_is_not_there_is_named(workspace):
+    with pytest.raises(InputError, match="cannot use the device 'abacus'"):
+        opened(workspace, device="abacus")
 
 
 def test_more_probes_find_more(workspace, monkeypatch):

@@ -43,6 +43,7 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
+from rerank_plugin.models.precision import in_one_kernel
 from rerank_plugin.models.ranking_model import masked_softmax
 
 DISTILLATIONS = ("firstk", "kwindow")
@@ -165,21 +166,24 @@ class Pacrr(InteractionModel[PacrrConfig]):
 
     def bordered(self, words: int, matrix: Tensor) -> Tensor:
         """The matrix with the zeros that filters read around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
+        return functional.pad(matrix[:, None], (*self.borders(words)[1:], (words - 1) // 2, words // 2))
+
+    def borders(self, words: int) -> tuple[int, int, int]:
+        """The zeros that filters read above the matrix, before and behind it."""
         before, behind = (words - 1) // 2, words // 2
-        columns = (before, behind) if self.config.distillation == "firstk" else (0, 0)
-        return functional.pad(matrix[:, None], (*columns, before, behind))
+        return (before, before, behind) if self.config.distillation == "firstk" else (before, 0, 0)
 
     def convolve(self, words: int, matrix: Tensor) -> Tensor:
         """Matches of n-grams of ``words`` words, the maximum over filters: float [B, M, l_d] to float [B, M, W]."""
         if words == 1:
             return matrix
-        layer, bordered = self.convolutions[words - 2], self.bordered(words, matrix)
-        if matrix.is_cuda and not self.training:  # as a product: it adds biases without a pass over all cells
-            patches = bordered[:, 0].unfold(1, words, 1).unfold(2, words, layer.stride[1])  # [B, M, W, n, n]
-            size = patches.shape[:3]
-            cells = torch.addmm(layer.bias, patches.reshape(-1, words * words), layer.weight.flatten(1).T)
-            return functional.relu(cells.amax(dim=1).view(size))  # [B, M, W]
-        cells = layer(bordered)  # [B, filters, M, W]
+        layer = self.convolutions[words - 2]
+        if in_one_kernel(matrix):
+            from rerank_plugin.kernels.gpu_loops import strongest_filter
+
+            assert layer.bias is not None, "these filters have biases"
+            return strongest_filter(layer.weight, layer.bias, matrix, layer.stride[1], *self.borders(words))
+        cells = layer(self.bordered(words, matrix))  # [B, filters, M, W]
         return functional.relu(cells.amax(dim=1))  # [B, M, W]; equals the maximum of ReLUs
 
     def matches(self, words: int, distilled: Distilled) -> Tensor:
