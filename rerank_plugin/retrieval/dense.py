@@ -180,7 +180,7 @@ class DenseStage:
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
         self.vectors: VectorStore | DeviceVectors = store
-        if config.device != "cpu":
+        if config.device != "cpu" and self.forward.elsewhere is None:
             require("torch", f"searching on {config.device}")
             from rerank_plugin.indexes.device_vectors import vectors_on
 
