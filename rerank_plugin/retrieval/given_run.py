@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,9 +65,18 @@ class GivenRun:
             )
         return Candidates(self.forward, rows, scores)
 
-    def below(self, queries: Iterable[Query], depth: int) -> tuple[int, int]:
-        """The number of documents ranked below the depth for these queries, and of all ranked documents."""
+    def below(self, queries: Sequence[Query], depth: int) -> tuple[int, int]:
+        """The number of documents ranked below the depth for these queries, and of all ranked documents.
+
+        Raises:
+            InputError: the run has other queries only.
+        """
         lengths = [len(self.run[query.id].doc_ids) for query in queries if query.id in self.run]
+        if queries and self.run and not lengths:
+            raise InputError(
+                f"{self.path}: none of its {len(self.run)} queries ({next(iter(self.run))}, ...) is searched "
+                f"({queries[0].id}, ...): name the queries of this run"
+            )
         return sum(max(length - depth, 0) for length in lengths), sum(lengths)
 
 

@@ -18,6 +18,7 @@ SHAPES = {
     "an object with the array": json.dumps({"documents": RECORDS, "count": 3}),
     "an object with the array, in several lines": json.dumps({"articles": RECORDS}, indent=1),
     "an answer of Europe PMC": json.dumps({"version": "6", "resultList": {"result": RECORDS}}, indent=1),
+    "an object with other lists before the array": json.dumps({"meta": {"a": [{"x": 1}]}, "found": RECORDS}),
     "the same in a line": json.dumps({"version": "6", "resultList": {"result": RECORDS}}),
     "lines": "\n".join(map(json.dumps, RECORDS)),
 }

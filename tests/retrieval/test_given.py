@@ -38,6 +38,14 @@ def test_a_run_of_another_collection_is_refused(given):
     assert given.search(Query("q2", "x"), 1).ids == ["MED-1"]  # beyond the depth: unread
 
 
+def test_a_run_of_other_queries_is_refused(index):
+    given = GivenRun({query: RankedList(*ranked) for query, ranked in RUN.items()}, index.forward, "some.run")
+    searched = [Query("q2", "x"), Query("q3", "x")]
+    assert given.below(searched, 3) == (1, 4) and given.below([], 3) == (0, 0)
+    with pytest.raises(InputError, match=r"some.run: none of its 2 queries \(q1, ...\) is searched \(q3, ...\)"):
+        given.below(searched[1:], 3)
+
+
 def test_a_run_by_name(index, given, tmp_path):
     write_run(tmp_path / "a.run", {"q1": RankedList(*RUN["q1"])}, "t")
     candidates = index.first_stage(configure(f"run:{tmp_path}/a.run")).search(Query("q1", "x"), 3)

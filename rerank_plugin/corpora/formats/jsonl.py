@@ -165,15 +165,24 @@ def objects(path: Path, report: Report) -> Iterator[tuple[str, dict]]:
 
 def _inner(record: dict) -> list[dict] | None:
     """The objects of the list that an object without a document of its own holds; None for other objects."""
-    keys = _keys(tuple(record))
-    if keys.id or keys.title or keys.text:
+    if _has_document(record):
         return None
+    lists = list(_lists(record))
+    return next((one for one in lists if _has_document(one[0])), lists[0] if lists else None)
+
+
+def _has_document(record: dict) -> bool:
+    keys = _keys(tuple(record))
+    return bool(keys.id or keys.title or keys.text)
+
+
+def _lists(record: dict) -> Iterator[list[dict]]:
+    """The lists of objects in an object, and in the objects in it."""
     for value in record.values():
         if type(value) is list and value and all(type(one) is dict for one in value):
-            return value
-        if type(value) is dict and (inner := _inner(value)) is not None:
-            return inner
-    return None
+            yield value
+        elif type(value) is dict and not _has_document(value):
+            yield from _lists(value)
 
 
 def _is_one_a_line(head: bytes) -> bool:
