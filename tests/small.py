@@ -78,6 +78,12 @@ def delta(vectors, seed=0, **hyper_parameters):
     return model.eval()
 
 
+def with_16_bits(spaces, query):
+    """The query float32 [E] that the 16-bit numbers of a quantized one stand for, float64 [E]."""
+    quantized = spaces.quantize_queries(np.asarray(query, np.float32)[None])
+    return quantized.numbers[0, spaces.columns] * np.repeat(quantized.scales[0], spaces.widths)
+
+
 def candidates(index, rows=None, scores=None):
     rows = np.arange(len(index)) if rows is None else np.asarray(rows)
     if scores is None:

@@ -14,6 +14,7 @@ from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, op
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.register import names
+from tests.conformance.models import Case, assert_same, over_decoded, rounding
 
 OPTIONS = rerankers.RerankerOptions(threads=1)
 
@@ -105,6 +106,9 @@ def test_encodings_are_made_for_the_checked_queries_and_removed_again(name, tmp_
         assert subject.paths[FAST].fast is not None
         assert len(list((made.index.folder / "encodings").iterdir())) == 1
         scores = subject.paths[FAST].score(made.queries[0], made.candidates(0, 30))
+        over_decoded(subject.paths[PLAIN].module)
+        expected = subject.paths[PLAIN].score(made.queries[0], made.candidates(0, 30))
+        assert_same(scores, expected, rounding(Case(name, {}), "fast"))
         assert np.ptp(scores) > 0
     assert not list((made.index.folder / "encodings").iterdir())
 

@@ -51,7 +51,8 @@ def reference(index, vectors, request):  # noqa: F811
         alone = np.array([model.encode_texts([document])[0] for document in STORED])
         decoded = EncodedDocuments.open(model, reranker.builder, 1).store.decode(np.arange(len(STORED)))
         np.testing.assert_allclose(decoded, alone, rtol=0, atol=0.51 / 127 * np.abs(alone).max())
-        return decoded.astype(np.float64) @ model.encode_query(QUERY.text)
+        store = EncodedDocuments.open(model, reranker.builder, 1).store
+        return decoded.astype(np.float64) @ small.with_16_bits(store.spaces, model.encode_query(QUERY.text))
 
     def of(case):
         if str(case) not in known:

@@ -277,11 +277,9 @@ def rounding(case, path):
     """The tolerance of :func:`assert_same`: 5e-6, or that of products with queries of 16 bits.
 
     Rounding changes each number by 1 / 65,534 of the query's largest at most, and so the cosine of vectors of up to 12
-    numbers by less than 6e-5. Vectors of a pair of encoders are no unit vectors: their lengths multiply to about 30.
+    numbers by less than 6e-5. The reference of encoders of texts has rounded queries.
     """
-    if path != "fast" or not has_inner_products(case.model):
-        return 5e-6
-    return 1e-3 if case.sizes.get("folder") == "pair" else 6e-5
+    return 6e-5 if path == "fast" and case.model != "encoder" and has_inner_products(case.model) else 5e-6
 
 
 def assert_same(found, expected, tolerance=5e-6):

@@ -11,16 +11,22 @@ from rerank_plugin import index as index_command
 from rerank_plugin import search
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.config import KtrelCConfig, KtrelConfig, KtrelWConfig
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.models.sevmos.model import SevMosConfig
+from rerank_plugin.rerankers import RerankerOptions
+from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.starting_point import start_from, starting_concepts
 from tests import annotated
+from tests.conformance.models import Case, assert_same, over_decoded, rounding
 from tests.training import commanded, learnable
 
 CONCEPTS = [
@@ -65,7 +71,7 @@ def test_train_encode_and_search(made, tmp_path, model):
     assert (config["model"], config["config"]["parts"], config["config"]["concepts"]) == ("ktrel", parts, 13)
     assert config["training"]["concepts"] == str(made / "vectors") and "concepts_checksum" in config["training"]
     assert "threshold" in config["annotation"]
-    trained, _ = load_checkpoint(tmp_path / "c")
+    trained, vocabulary = load_checkpoint(tmp_path / "c")
     assert trained.concept_vocabulary.ids[:2] == ["T99", "T11"]
     runs = []
     for number in range(2):
@@ -77,10 +83,13 @@ def test_train_encode_and_search(made, tmp_path, model):
     for ranked in runs:
         measured = np.mean([learnable.average_precision(query, ranked[query].doc_ids) for query in ranked])
         assert measured == pytest.approx(config["measures"]["AP"]) and measured > 0.8
-    for query in runs[0]:
-        assert dict(zip(runs[0][query].doc_ids, runs[0][query].scores)) == pytest.approx(
-            dict(zip(runs[1][query].doc_ids, runs[1][query].scores)), abs=0.01 * float(runs[0][query].scores[0])
-        )
+    forward = Index(made / "index").forward
+    decoded = NeuralReranker(over_decoded(trained), vocabulary, forward, RerankerOptions(fast=False))
+    for query in queries(f"{made}/dev.tsv"):
+        rows = forward.rows(runs[1][query.id].doc_ids)
+        expected = decoded.score(query, Candidates(forward, rows, np.zeros(len(rows), np.float32)))
+        found = np.array(runs[1][query.id].scores, np.float64)
+        assert_same(found, expected, rounding(Case("ktrel", {}), "fast"))
 
 
 def test_fine_tuning_with_other_concepts(made, tmp_path):
