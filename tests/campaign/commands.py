@@ -178,6 +178,9 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
         run(line.replace("--index made", "--index updated"))
     run("embed words --corpus in/corpus.jsonl --min-count 1 --dimension 8 --epochs 2 --output words")
     run("knowledge compile --source sample --output kb")
+    shutil.copytree(folder / "index", folder / "encoded")
+    run("index --encode ktrel --index encoded --judged in/sample:train")
+    run("index --corpus in/corpus.jsonl --index annotated --threads 1 --knowledge in/kb")
     for name, stage in (
         ("a.run", "bm25"),
         ("b.run", "bm25 --depth 30 --reranker bm25-title"),

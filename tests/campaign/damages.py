@@ -27,7 +27,8 @@ class Target:
         line: the command; what it writes is ``read.*``, or its stdout.
         made: the copy's name, which tells the format of a file.
         ours: whether we wrote the files, so that a changed result is a fault.
-        sealed: the description with the checksums of the other files, if there is one.
+        sealed: the description with the checksums of the other files, if there is one; a pattern.
+        only: the beginning of the names of the files to damage.
     """
 
     name: str
@@ -36,12 +37,29 @@ class Target:
     made: str = "made"
     ours: bool = True
     sealed: str | None = None
+    only: str = ""
 
 
 READ = "--queries in/queries.tsv --output read.run --overwrite"
 TARGETS = (
     Target("index", "index", f"search --index made --reranker bm25-text {READ}", sealed="index.json"),
     Target("index, verified", "index", "index --verify --index made"),
+    Target("updated index", "updated", f"search --index made --reranker bm25-text {READ}", sealed="index.json"),
+    Target("index with concepts", "annotated", "index --verify --index made", sealed="index.json", only="forward"),
+    Target(
+        "encodings",
+        "encoded",
+        f"search --index made --first-stage dense:ktrel {READ}",
+        sealed="encodings/*/encodings.json",
+        only="encodings",
+    ),
+    Target(
+        "judged queries",
+        "encoded",
+        f"search --index made --first-stage neighbours:ktrel {READ}",
+        sealed="judged/*/judged.json",
+        only="judged",
+    ),
     Target("checkpoint", "delta", f"search --index in/index --reranker delta:made {READ}"),
     Target("word vectors", "words", "embed compact --words made --output read --overwrite"),
     Target("knowledge base", "kb", "knowledge annotate --knowledge made --text aspirin"),
@@ -121,6 +139,10 @@ def files_of(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
+def is_of(name: Path, target: Target) -> bool:
+    return name.as_posix().startswith(target.only)
+
+
 def digest(folder: Path, out: str) -> str:
     """A checksum of what a reader left: its files, or its stdout if there are none."""
     found = [file for path in sorted(folder.glob("read*")) for file in files_of(path)]
@@ -163,13 +185,13 @@ def try_all(request: dict, run_command) -> None:
     for number, seed, resealed in request["damages"]:
         generator = random.Random(seed)
         restore()
-        file = generator.choice(files_of(place))
+        file = generator.choice([path for path in files_of(place) if is_of(path.relative_to(place), target)])
         kind = generator.choice(KINDS)
         name = file.relative_to(folder).as_posix()
         print(json.dumps({"trying": number, "file": name, "kind": kind}), file=report, flush=True)
         file.write_bytes(damaged(file.read_bytes(), kind, generator))
         if resealed and target.sealed:
-            reseal(place / target.sealed)
+            reseal(next(place.glob(target.sealed), place))
         status, found, err = read()
         entry = {"number": number, "file": name, "kind": kind, "status": status, "same": found == expected}
         print(json.dumps({**entry, "err": err[-6000:]}), file=report, flush=True)
