@@ -21,6 +21,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+def named(error: BaseException) -> str:
+    """The kind and the message of an error, on one line; its ``repr`` may hold the whole content of a file."""
+    return f"{type(error).__name__}: {one_line(error)}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to ``name``; None if none is close."""
     return next(iter(get_close_matches(name, list(known), 1)), None)

@@ -39,7 +39,7 @@ from weakref import finalize
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, named
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.checksums import (
@@ -184,7 +184,7 @@ def reading(folder: Path, again: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise InputError(f"{folder} cannot be read ({error!r}); {again}") from None
+        raise InputError(f"{folder} cannot be read ({named(error)}); {again}") from None
 
 
 def forward_checksum(description: dict) -> dict[str, str]:

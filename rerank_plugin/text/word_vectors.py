@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, named
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
@@ -385,7 +385,7 @@ def _settings(folder: Path) -> dict:
         raise InputError(f"{folder} holds no word vectors: {path.name} is missing") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} does not say how the texts were tokenized ({error!r}): create the folder again"
+            f"{path} does not say how the texts were tokenized ({named(error)}): create the folder again"
         ) from None
     check_description(path, settings, AGAIN, SEAL)
     return settings

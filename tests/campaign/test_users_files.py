@@ -421,3 +421,40 @@ def test_a_search_resumes_only_with_the_same_inputs(work, refused, monkeypatch, 
     replace(work)
     assert "was begun with other settings" in refused(f"search {line} --resume")
     assert not (work / "o.run").exists() and (work / "o.run.part").stat().st_size
+
+
+# Arrays that compiled code follows.
+
+BEYOND = {
+    "a word that no term is": ("tokens", 100, 2**31),
+    "a text that ends beyond the words": ("offsets", -1, 2**40),
+    "a text that ends before it begins": ("offsets", 5, 2**40),
+    "a text that begins late": ("offsets", 0, 1),
+    "a title longer than its text": ("title_lengths", 3, 2**20),
+    "a string that ends beyond the bytes": ("titles.offsets", 7, 2**63),
+    "a row of an id that no document has": ("ids.rows.000001", 0, 60),
+    "hashes that are not sorted": ("terms.hashes.000001", 0, 2**64 - 1),
+}
+
+
+@pytest.mark.parametrize(("name", "place", "value"), BEYOND.values(), ids=BEYOND)
+def test_no_array_leads_outside_another(copy, refused, name, place, value):
+    """Even if the checksums are written again; found once, and as long as the file is as it is."""
+    path = copy / "forward" / "000001" / f"{name}.npy"
+    array = np.load(path)
+    array[place] = value
+    np.save(path, array)
+    write_generation(copy, json.loads((copy / "index.json").read_text()))
+    for _ in range(2):
+        assert "do not fit together" in refused("search --index copy --query aspirin --reranker bm25-text")
+
+
+@pytest.mark.parametrize("name", ["tokens", "unique_text", "df_text.000001", "titles.bytes"])
+def test_arrays_of_another_type_or_length_are_refused(copy, refused, name):
+    path = copy / "forward" / "000001" / f"{name}.npy"
+    array = np.load(path)
+    for changed in (array.astype(np.float32), array[None], array[:-1]):
+        np.save(path, changed)
+        write_generation(copy, json.loads((copy / "index.json").read_text()))
+        found = refused("search --index copy --query aspirin --reranker bm25-text")
+        assert f"{name}.npy is " in found or "do not fit together" in found

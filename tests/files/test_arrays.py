@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, save_array, slices
+from rerank_plugin.files import arrays
+from rerank_plugin.files.arrays import (
+    ArrayWriter,
+    OffsetsWriter,
+    are_below,
+    are_offsets,
+    open_array,
+    ranges,
+    save_array,
+    slices,
+)
 
 
 @given(
@@ -90,3 +100,26 @@ def test_offsets_that_are_appended_to_go_on_at_the_end(tmp_path):
     writer.close()
     assert open_array(tmp_path / "offsets.npy", size + 8).tolist() == [0, 2, 2, 5]
     assert open_array(tmp_path / "offsets.npy", size).tolist() == [0, 2, 2]
+
+
+@given(st.lists(st.integers(0, 6), max_size=20), st.integers(0, 7), st.integers(1, 5))
+def test_what_compiled_loops_rely_on_is_checked_part_by_part(values, bound, part):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(arrays, "PART", part)
+        array = np.array(values, np.uint32)
+        assert are_below(array, bound) == all(value < bound for value in values)
+        assert are_below(array, bound, absent=6) == all(value < bound or value == 6 for value in values)
+        assert are_below(array.astype(np.int32) - 1, bound) == all(0 <= value - 1 < bound for value in values)
+        fall = any(later < earlier for earlier, later in zip(values, values[1:]))
+        assert are_offsets(array, bound) == (values[:1] == [0] and values[-1:] == [bound] and not fall)
+
+
+def test_an_array_of_another_type_or_shape_is_refused(tmp_path):
+    save_array(tmp_path / "array.npy", np.zeros((3, 2), np.float32))
+    assert open_array(tmp_path / "array.npy", dtype=np.float32, shape=(None, 2)).shape == (3, 2)
+    for dtype, shape in ((np.float64, (3, 2)), (np.float32, (3,)), (np.float32, (3, 3)), (np.float32, (None,))):
+        with pytest.raises(ValueError, match=r"array.npy is float32 \[3, 2\], expected "):
+            open_array(tmp_path / "array.npy", dtype=dtype, shape=shape)
+    np.save(tmp_path / "array.npy", np.asfortranarray(np.ones((3, 2), np.float32)))
+    with pytest.raises(ValueError, match="array.npy is "):
+        open_array(tmp_path / "array.npy")
