@@ -7,7 +7,6 @@ from rerank_plugin.files.runs import RankedList as RankedList
 from rerank_plugin.files.runs import read_run as read_run
 from rerank_plugin.files.runs import write_run as write_run
 from rerank_plugin.indexes.corpus_index import build_index as build_index
-from rerank_plugin.indexes.corpus_index import update_index as update_index
 from rerank_plugin.indexes.index_folder import Index as Index
 from rerank_plugin.ranking.explanation import Explanation as Explanation
 from rerank_plugin.ranking.reranker import Hit as Hit
@@ -16,6 +15,7 @@ from rerank_plugin.ranking.reranker import Reranker as Reranker
 from rerank_plugin.ranking.searcher import Searcher as Searcher
 from rerank_plugin.ranking.searcher import rank as rank
 from rerank_plugin.ranking.searcher import rank_many as rank_many
+from rerank_plugin.retrieval.updates import update_index as update_index
 from rerank_plugin.training.one_model import train_model as train_model
 
 __version__: str

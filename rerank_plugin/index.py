@@ -18,6 +18,7 @@ from rerank_plugin.indexes.vector_store import DEPTH, ENCODER, ListsConfig, remo
 
 if TYPE_CHECKING:
     from rerank_plugin.corpora import Problems
+    from rerank_plugin.indexes.forward import ForwardIndex
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ def arguments() -> commandline.Parser:
     update("--add", nargs="+", default=[], metavar="CORPUS", help=added)
     merged = "remove deleted documents for good, so that the index equals a new one of the documents that are left"
     update("--merge", action="store_true", help=merged)
+    adapted = "with --merge: adapt ktrel to the documents anew, and encode them all by it"
+    update("--adapt", action="store_true", help=adapted)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding"))
     return parser
@@ -114,6 +117,8 @@ def main(argv: list[str] | None = None) -> None:
     if options.no_adapt and options.encode != ENCODER:
         parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {ENCODER}")
     updates = options.delete or options.add or options.merge
+    if options.adapt and not options.merge:
+        parser.error("--adapt adapts an encoder anew when an index is merged: give it with --merge")
     if updates and (options.corpus or options.lucene or options.verify or options.encode or options.statistics):
         parser.error("--add, --delete and --merge update an index: give them alone")
     for name in ("stem", "knowledge"):
@@ -146,11 +151,11 @@ def main(argv: list[str] | None = None) -> None:
 def verify(options: Namespace) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.indexes import verification
-    from rerank_plugin.indexes.index_folder import ADAPTED, Index
+    from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     index = Index(options.index)
-    files, adapted = verification.verify(index), index.folder / ADAPTED
+    files, adapted = verification.verify(index), addition(index, ADAPTED)
     if adapted.is_dir() and IndexEncoder(index.forward, adapted).store() is None:
         raise InputError(f"{adapted} is damaged or incomplete: delete that folder, and --encode {ENCODER} again")
     print(f"{options.index}: all {files} files match their checksums")
@@ -215,9 +220,12 @@ def update(options: Namespace) -> None:
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.files.text_files import lines
     from rerank_plugin.indexes import updating
+    from rerank_plugin.retrieval.updates import add_documents, merge_index
 
     def report(done: str, number: int) -> None:
         print(f"{options.index}: {done} in {time.monotonic() - started:.1f} s; {number:,} documents")
+
+    encoding = {"device": options.device, "batch_size": options.batch_size}
 
     for spec in options.add:
         documents(spec)  # an unknown corpus is an error before anything is deleted
@@ -230,13 +238,24 @@ def update(options: Namespace) -> None:
     for spec in options.add:
         started, problems = time.monotonic(), Problems(strict=options.strict)
         indexing = partial(commandline.progress, description="adding", unit="documents")
-        added = updating.add(options.index, documents(spec, problems), spec, problems, options.threads, indexing)
+        corpus = documents(spec, problems)
+        added = add_documents(options.index, corpus, spec, problems, options.threads, indexing, **encoding)
         _log(problems)
         report(f"{added.added:,} documents of {spec} added, {added.deleted:,} of them for older ones", added.documents)
     if options.merge:
         started = time.monotonic()
         merging = partial(commandline.progress, description="merging", unit="batches")
-        report("merged", updating.merge(options.index, merging).documents)
+        shared = {"threads": options.threads, "seed": options.seed, "encoding": _encoding_bars, **encoding}
+        merged = merge_index(options.index, options.adapt, merging, **shared)
+        report("merged, and the encoder adapted anew" if options.adapt else "merged", merged.documents)
+
+
+def _encoding_bars(index: ForwardIndex) -> dict[str, Any]:
+    """The progress bars of adapting an encoder to an index, and of encoding its documents."""
+    return {
+        "adapting": partial(commandline.progress, description="adapting", unit="pieces"),
+        "encoding": partial(commandline.progress, description="encoding", unit="documents", total=len(index)),
+    }
 
 
 def encode(options: Namespace) -> None:
@@ -244,24 +263,27 @@ def encode(options: Namespace) -> None:
 
     Existing encodings are kept if only these, or the adapted encoder, are missing or requested.
     """
-    from rerank_plugin.indexes.index_folder import ADAPTED, Index
+    from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     lists = commandline.configured(ListsConfig, options, seed=options.seed)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
-    adapts, folder = encoder.adapts and not options.no_adapt, encoder.index.folder / ADAPTED
+    adapts, folder = encoder.adapts and not options.no_adapt, addition(encoder.index, ADAPTED)
     if options.no_adapt and folder.is_dir():
         log.warning("hybrid uses the existing %s; delete that folder to use the bundled encoder", folder)
     complete = not options.overwrite and (encoder.is_adapted() if adapts else encoder.store() is not None)
     if complete:
         remove_left_pieces(encoder.index)
     if complete and not options.judged:
+        if (encoder.adapted() if adapts else encoder).ended():
+            print(f"{options.index}: the encodings by {options.encode} are complete")
+            return
         raise InputError(
             f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"
         )
     if not complete:
         if adapts:
-            adapting = partial(commandline.progress, description="adapting", unit="pieces")
+            adapting = _encoding_bars(encoder.index)["adapting"]
             encoder_of_documents = encoder.adapted(options.seed, options.overwrite, adapting)
         else:
             encoder_of_documents = encoder
@@ -275,19 +297,14 @@ def encode(options: Namespace) -> None:
 def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namespace) -> None:
     """Encode all documents, and print the time, the rate, the size, and the recall of searches."""
     documents, started = len(encoder.index), time.monotonic()
-    folder = encoder.encode(
-        options.batch_size,
-        options.overwrite,
-        lambda rows: commandline.progress(rows, "encoding", "documents", total=documents),
-        lists,
-        options.threads,
-    )
+    encoding = _encoding_bars(encoder.index)["encoding"]
+    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads)
     seconds, store = time.monotonic() - started, encoder.store()
     assert store is not None, "it has just been written"
     rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"
     megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     print(f"{folder}: {documents:,} documents, {store.size} numbers each, {megabytes:,.1f} MB, {rate}")
-    number = len(store.lists) - 1
+    number = store.inverted_lists
     searched = "all of them are searched"
     if number > 1:
         searched = f"a search of {store.probes:,} of {number:,} lists finds {store.description['recall']:.1%}"

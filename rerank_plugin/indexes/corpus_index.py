@@ -1,17 +1,17 @@
-"""The public functions that build an index of a corpus, and that update an index."""
+"""The public function that builds an index of a corpus."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.corpora.metadata import NAMES, metadata_of
-from rerank_plugin.indexes import building, updating
+from rerank_plugin.indexes import building
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.text.markup import without_markup
 
@@ -38,53 +38,14 @@ def build_index(
         InputError: the corpus cannot be read or has no document, or an existing output must not be replaced.
     """
     problems = Problems()
-    records, source = _records(corpus, problems)
+    records, source = records_of(corpus, problems)
     building.build_index(records, Path(folder), source, problems, overwrite, threads)
     for line in problems.summary():
         log.warning("%s", line)
     return Index(folder)
 
 
-def update_index(
-    index: str | Path | Index,
-    *,
-    delete: Iterable[str] = (),
-    add: str | Path | Iterable[Document] = (),
-    merge: bool = False,
-    threads: int | None = None,
-) -> Index:
-    """Delete documents from an index, add documents, and merge, in this order; opens the index as it is then.
-
-    Each of the three is one generation, which appears when everything of it is written. Indexes and searchers that are
-    open keep theirs.
-
-    Args:
-        index: the index folder, or an index that is open, which does not change.
-        delete: ids of documents.
-        add: as in `build_index`. A document whose id the index holds replaces the older one.
-        merge: remove deleted documents for good, so that the index equals a new one of the documents that are left.
-        threads: Lucene's indexing threads; by default the number of CPU cores.
-
-    Raises:
-        InputError: the index is missing, damaged, of another version, or beside a Lucene index of another program; it
-            is being updated by another process; it has no document with an id to delete, or no other documents; or as
-            in `build_index`.
-    """
-    folder = index.folder if isinstance(index, Index) else Path(index)
-    if ids := list(delete):
-        updating.delete(folder, ids)
-    if isinstance(add, (str, os.PathLike)) or not isinstance(add, Sized) or len(add):
-        problems = Problems()
-        records, source = _records(add, problems)
-        updating.add(folder, records, source, problems, threads)
-        for line in problems.summary():
-            log.warning("%s", line)
-    if merge:
-        updating.merge(folder)
-    return Index(folder)
-
-
-def _records(corpus: str | Path | Iterable[Document], problems: Problems) -> tuple[Iterable[Document], str]:
+def records_of(corpus: str | Path | Iterable[Document], problems: Problems) -> tuple[Iterable[Document], str]:
     """The documents of a corpus or those given, and their name."""
     if isinstance(corpus, (str, os.PathLike)):
         source = os.fspath(corpus)

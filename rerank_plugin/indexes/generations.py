@@ -12,26 +12,54 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import OutputLockedError, is_still, locked, remove_leftovers, writing_to
-from rerank_plugin.indexes.forward import FORWARD, is_appended
-from rerank_plugin.indexes.index_folder import GENERATIONS, Index, write_generation
+from rerank_plugin.indexes.forward import FORWARD, is_appended, numbered
+from rerank_plugin.indexes.index_folder import (
+    ADDITIONS,
+    GENERATIONS,
+    Index,
+    describe_generation,
+    switch_generation,
+)
 from rerank_plugin.indexes.sharding import COLLECTION
 
 # Files that a generation lists, or that an interrupted update has left; others are of the user or of other commands.
 OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", "lucene/_*", "lucene/segments_*", "lucene/pending_segments_*")
 
-Switch = Callable[[dict, dict[str, dict]], None]
+
+class Next:
+    """The generation after the current one of an index, while an update writes it.
+
+    Args:
+        index: the current one. descriptor: of its locked folder, whose real path is ``folder``.
+    """
+
+    def __init__(self, index: Index, descriptor: int, folder: Path):
+        self.index, self.descriptor, self.folder = index, descriptor, folder
+
+    @contextmanager
+    def described(self, description: dict, files: dict[str, dict]) -> Iterator[Index]:
+        """Write its description and those of its files; what follows in the block are its additions.
+
+        At the end of the block it becomes the current generation.
+        """
+        written = describe_generation(self.index.folder, description, files)
+        with closing(self.index.following(written)) as following:
+            yield following
+        if not is_still(self.descriptor, self.folder):
+            raise InputError(f"{self.index.folder} was replaced or removed while it was being updated: start again")
+        switch_generation(self.index.folder, written)
 
 
 @contextmanager
-def updating(folder: str | Path) -> Iterator[tuple[Index, Switch]]:
-    """The current generation of an index, for an update by this process alone, and the function that switches to the
-    next one, which takes its description and those of its files (`write_generation`).
+def updating(folder: str | Path) -> Iterator[tuple[Index, Next]]:
+    """The current generation of an index, for an update by this process alone, and the next one.
 
     Raises:
         InputError: the index cannot be opened or written; as an `OutputLockedError` if another process updates it.
@@ -40,22 +68,42 @@ def updating(folder: str | Path) -> Iterator[tuple[Index, Switch]]:
     before.close()
     if before.shards or COLLECTION in before.description:
         raise InputError(f"{folder} is an index of shards, which is not updated: build it again with: {before.rebuild}")
+    with _locked_index(folder) as (index, descriptor, real):
+        yield index, Next(index, descriptor, real)
+
+
+@contextmanager
+def _locked_index(folder: str | Path) -> Iterator[tuple[Index, int, Path]]:
+    """The current generation of an index, for this process alone; the descriptor of its folder, and its real path."""
     real = Path(os.path.realpath(folder))  # a link is followed
     with writing_to(folder), locked(real) as descriptor:
         index = Index(folder)
-
-        def switch(description: dict, files: dict[str, dict]) -> None:
-            if not is_still(descriptor, real):
-                raise InputError(f"{folder} was replaced or removed while it was being updated: start again")
-            write_generation(index.folder, description, files)
-
         try:
             _remove_others(index)
-            yield index, switch
+            yield index, descriptor, real
         finally:
             index.close()
             with suppress(InputError, OSError), closing(Index(folder)) as current:
                 _remove_others(current)  # otherwise the next update does
+
+
+@contextmanager
+def adding_to(index: Index | None) -> Iterator[None]:
+    """Write additions to the generation of an open index, by this process alone.
+
+    Args:
+        index: None, and that of an update of this process, need no lock.
+
+    Raises:
+        InputError: as `updating`; or the index was updated since it was opened.
+    """
+    if index is None or index.is_written:
+        yield
+        return
+    with _locked_index(index.folder) as (current, _, _):
+        if current.generation != index.generation:
+            raise InputError(f"{index.folder} was updated since it was opened: open it again, or start again")
+        yield
 
 
 def _remove_others(index: Index) -> None:
@@ -71,6 +119,10 @@ def _remove_others(index: Index) -> None:
         for path in folder.glob(pattern):
             if path.relative_to(folder).as_posix() not in needed:
                 path.unlink()
+    for addition in ADDITIONS:
+        for path in (folder / addition).glob("[0-9]" * len(numbered(0))):
+            if f"{GENERATIONS}/{path.name}.json" not in needed:
+                shutil.rmtree(path)
     for empty in (folder / FORWARD).iterdir():
         with suppress(OSError):
             empty.rmdir()

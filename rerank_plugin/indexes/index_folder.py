@@ -10,16 +10,18 @@ generations/           the same of every generation that is kept; open indexes h
 lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
 forward/NUMBER/        the forward index since the generation that was built or merged last; mostly appended to
 lucene_rows.*          the rows of Lucene's documents
-encodings/KEY/         document vectors of a model (:mod:`rerank_plugin.indexes.vector_store`)
-judged/KEY/            judged queries, encoded by a model (:mod:`rerank_plugin.retrieval.neighbours`)
-adapted/               the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
+encodings/NUMBER/KEY/  document vectors of a model in a generation (:mod:`rerank_plugin.indexes.vector_store`)
+judged/NUMBER/KEY/     judged queries, encoded by a model (:mod:`rerank_plugin.indexes.judged_queries`)
+adapted/NUMBER/        the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
 shards/NUMBER/         the shards of an index of shards (:mod:`rerank_plugin.indexes.sharding`)
 =====================  ==========================================================================================
 
 Files that are only appended to are described by their length in a generation, and by a checksum of each piece that was
 added. Names of all other files of the forward index end in the number of the generation that wrote them. So an update
-(:mod:`rerank_plugin.indexes.updating`) changes no byte that an open index reads.
+(:mod:`rerank_plugin.indexes.updating`) changes no byte that an open index reads. Encodings, judged queries and the
+adapted encoder are additions (:mod:`rerank_plugin.indexes.additions`): each generation has folders of its own, whose
+files are hard links to those of the generation before where they did not change, or were only appended to.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import fcntl
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -71,6 +73,7 @@ ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuil
 ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
 JUDGED = "judged"  # queries, the same
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
+ADDITIONS = (ENCODINGS, JUDGED, ADAPTED)
 
 FILES = (
     f"{ANNOTATION}/*",
@@ -79,12 +82,17 @@ FILES = (
     f"{FORWARD}/*/*.npy",
     "lucene_rows.*.npy",
     *(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock")),
-    *(f"{ADAPTED}/{name}" for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")),
-    *(f"{ENCODINGS}/*/{name}" for name in ("encodings.json", "*.npy")),
+    # those of version 0.3.0 are not in folders of generations
+    *(
+        f"{folder}/{name}"
+        for folder in (ADAPTED, f"{ADAPTED}/*")
+        for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")
+    ),
+    *(f"{folder}/{name}" for folder in (f"{ENCODINGS}/*", f"{ENCODINGS}/*/*") for name in ("encodings.json", "*.npy")),
     *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
     *(
         f"{folder}/{name}"
-        for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*")
+        for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*", f"{JUDGED}/*/*")
         for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")
     ),
 )
@@ -97,6 +105,11 @@ INDEX = FolderKind(
 )
 
 
+def addition(index: Index | ForwardIndex, name: str) -> Path:
+    """The folder of an addition (of `ADDITIONS`) to the generation of an open index; it need not exist."""
+    return index.folder / name / numbered(index.layout.number)
+
+
 class IndexReplacedError(InputError):
     """The index was replaced by another build while it was being opened."""
 
@@ -107,21 +120,24 @@ def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str
     By default all files of an index, except those with checksums of their own and those rebuilt when needed.
     """
     if names is None:
-        excluded = [DESCRIPTION, GENERATIONS, ANNOTATION, ENCODINGS, ADAPTED, JUDGED, "lucene/write.lock"]
+        excluded = [DESCRIPTION, GENERATIONS, ANNOTATION, *ADDITIONS, "lucene/write.lock"]
         files = (path for path in sorted(folder.rglob("*")) if path.is_file())
         files = (path for path in files if not any(path.is_relative_to(folder / part) for part in excluded))
         names = [path.relative_to(folder).as_posix() for path in files]
     return {name: describe_index_file(folder, name) for name in names}
 
 
-def describe_index_file(folder: Path, name: str, before: dict | None = None) -> dict:
+def describe_index_file(
+    folder: Path, name: str, before: dict | None = None, appended: bool | None = None
+) -> dict[str, Any]:
     """Size and checksums of a file; of one that is appended to, of each piece.
 
     Args:
         before: its description in the generation before, whose pieces are not read again.
+        appended: whether it is appended to; by default its name says so (`is_appended`).
     """
     path = folder / name
-    if not is_appended(name):
+    if not (is_appended(name) if appended is None else appended):
         return describe_file(path) | describe_parts(path, path.stat().st_size)
     size, known = (0, []) if before is None else (before["bytes"], before["pieces"])
     if (total := path.stat().st_size) > size:
@@ -141,13 +157,25 @@ def described_again(folder: Path, name: str, described: dict) -> dict:
     return {"bytes": size, "pieces": pieces, **describe_parts(path, size)}
 
 
-def write_description(path: Path, description: dict, names: Iterable[str] | None = None) -> None:
-    """Write the description of an addition to an index, with the checksums of its files and its own."""
-    path.write_bytes(_with_checksums(description, describe_files(path.parent, names)))
+def write_description(
+    path: Path,
+    description: dict,
+    names: Iterable[str],
+    appended: Collection[str] = (),
+    before: Mapping[str, dict] | None = None,
+) -> None:
+    """Write the description of an addition to an index, with the checksums of its files and its own.
+
+    Args:
+        names: of the files. appended: of those that are appended to.
+        before: the descriptions of these before they were appended to.
+    """
+    files = {name: describe_index_file(path.parent, name, (before or {}).get(name), name in appended) for name in names}
+    path.write_bytes(_with_checksums(description, files))
 
 
-def write_generation(folder: Path, description: dict, files: dict[str, dict] | None = None) -> None:
-    """Make the generation of a description the current one of an index, once all of its files are written.
+def describe_generation(folder: Path, description: dict, files: dict[str, dict] | None = None) -> bytes:
+    """Write the description of a generation of an index, once its files are written; it is not the current one yet.
 
     Args:
         files: the descriptions of its files; by default of all files of the folder.
@@ -155,8 +183,18 @@ def write_generation(folder: Path, description: dict, files: dict[str, dict] | N
     written = _with_checksums(description, describe_files(folder) if files is None else files)
     (folder / GENERATIONS).mkdir(exist_ok=True)
     (folder / GENERATIONS / f"{numbered(description['number'])}.json").write_bytes(written)
+    return written
+
+
+def switch_generation(folder: Path, written: bytes) -> None:
+    """Make the generation whose description `describe_generation` has written the current one of an index."""
     with replacing(folder / DESCRIPTION, INNER, overwrite=True) as file:
         file.write(written)
+
+
+def write_generation(folder: Path, description: dict) -> None:
+    """Write the description of a generation of all files of a folder, and make it the current one."""
+    switch_generation(folder, describe_generation(folder, description))
 
 
 def _with_checksums(description: dict, files: dict[str, dict]) -> bytes:
@@ -229,10 +267,13 @@ class Index:
     Attributes:
         folder: the index folder.
         shards: the indexes of the shards; empty unless it is an index of shards.
+        is_written: whether it is a generation that an update of this process is writing.
 
     Raises:
         InputError: the folder is missing, unfinished or damaged, or has another format version.
     """
+
+    is_written = False
 
     def __init__(self, folder: str | Path):
         self.folder = restore_interrupted(folder)
@@ -288,6 +329,16 @@ class Index:
         self.close = finalize(self, os.close, self._locked)
         with suppress(OSError):  # some network file systems have no locks: updates then keep all generations
             fcntl.flock(self._locked, fcntl.LOCK_SH)
+
+    def following(self, written: bytes) -> Index:
+        """The index of a generation that is written, but not yet the current one, by its description."""
+        following = object.__new__(type(self))
+        following.folder, following._name, following._written = self.folder, self._name, written
+        following.description, following.tokenizer = json.loads(written), self.tokenizer
+        following.is_written, following.shards = True, []
+        following._lock()
+        following.fitting = lru_cache(FILTERS_KEPT)(following._fitting)
+        return following
 
     def __reduce__(self) -> tuple[type[Index], tuple[str]]:
         """Pickle and copy it as its folder, which is opened again."""

@@ -3,14 +3,15 @@
 Added documents get new rows behind the others, and Lucene segments of their own. A deleted document keeps its row,
 which no statistic counts any more; one that is added again is deleted first. Merging writes the documents that are left
 in their order, as a new index of them would be written, and lets Lucene remove deleted documents from its segments.
+Encodings and other additions are written before the switch (:mod:`rerank_plugin.indexes.additions`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,13 +24,21 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.files.outputs import temporary_folder
 from rerank_plugin.files.string_table import PIECE, StringTable
+from rerank_plugin.indexes.additions import OpenEncoder, carry, carry_added, carry_merged
 from rerank_plugin.indexes.building import BATCH, Builder, lucene_rows, write_documents
-from rerank_plugin.indexes.forward import DELETED, NO_ROWS, SEARCHABLE, ForwardIndexWriter, chunks, is_appended
-from rerank_plugin.indexes.generations import Switch, updating
+from rerank_plugin.indexes.forward import (
+    DELETED,
+    NO_ROWS,
+    SEARCHABLE,
+    ForwardIndex,
+    ForwardIndexWriter,
+    chunks,
+    is_appended,
+)
+from rerank_plugin.indexes.generations import Next, updating
 from rerank_plugin.indexes.index_concepts import ConceptWriter, count_concepts
 from rerank_plugin.indexes.index_folder import (
     COMMIT_FILE,
-    ENCODINGS,
     KNOWLEDGE,
     Index,
     describe_index_file,
@@ -38,7 +47,7 @@ from rerank_plugin.indexes.index_folder import (
 from rerank_plugin.indexes.lucene_reader import commit_files, commit_id, open_reader, segment_sizes
 from rerank_plugin.indexes.lucene_writer import filterable, update_lucene
 
-log = logging.getLogger(__name__)
+Carry = Callable[[ForwardIndex, ForwardIndex], None]  # writes the additions of a generation from the one before
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ def add(
     documents: Iterable[Document],
     source: str,
     problems: Problems,
+    open_encoder: OpenEncoder,
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
 ) -> UpdateReport:
@@ -62,12 +72,15 @@ def add(
 
     Arguments as in :func:`~rerank_plugin.indexes.building.build_index`: of equal ids the first is added.
 
+    Args:
+        open_encoder: opens the model of each encoding that the index has.
+
     Raises:
         InputError: as in `updating`; there is no document to add; or the index was annotated otherwise than this
             program annotates.
     """
-    with updating(folder) as (index, switch):
-        update = _Update(index, switch)
+    with updating(folder) as (index, following):
+        update = _Update(index, following)
         knowledge = index.forward.knowledge
         annotator = None if knowledge is None else knowledge.new_annotator(threads)
         builder = Builder(index.folder, problems, index.tokenizer, annotator, index.forward, update.number)
@@ -87,7 +100,8 @@ def add(
             added_rows = lucene_rows(builder.forward.table("ids"), reader, builder.forward.first)
             reader.close()
             update.change_lucene(deleted, addition, added_rows, metadata)
-        return update.finish(builder.forward, deleted, problems)
+        carrying = partial(carry_added, open_encoder=open_encoder, threads=threads)
+        return update.finish(builder.forward, deleted, carrying, problems)
 
 
 def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None = None) -> UpdateReport:
@@ -99,8 +113,8 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
     Raises:
         InputError: as in `updating`; the index has no document with one of the ids, or no other documents.
     """
-    with updating(folder) as (index, switch):
-        update = _Update(index, switch)
+    with updating(folder) as (index, following):
+        update = _Update(index, following)
         rows = index.forward.rows(ids) if len(ids) else NO_ROWS
         if len(missing := np.flatnonzero(rows < 0)):
             first = f"'{ids[missing[0]]}'" + (f" at {places[missing[0]]}" if places else "")
@@ -114,20 +128,33 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
         writer = ForwardIndexWriter(index.folder, index.tokenizer, index.forward, update.number)
         writer.close_streams()
         update.change_lucene(rows)
-        return update.finish(writer, rows)
+        return update.finish(writer, rows, carry)
 
 
-def merge(folder: str | Path, progress: Callable[[Iterable[np.ndarray]], Iterable[np.ndarray]] = iter) -> UpdateReport:
+def merge(
+    folder: str | Path,
+    progress: Callable[[Iterable[np.ndarray]], Iterable[np.ndarray]] = iter,
+    adapt: Carry | None = None,
+) -> UpdateReport:
     """Remove deleted documents for good; the files are then those of a new index of the others in their order.
 
+    Args:
+        adapt: writes the encodings of the next generation anew, instead of copying those of the current one.
+
     Raises:
-        InputError: as in `updating`.
+        InputError: as in `updating`, or of ``adapt``.
     """
-    with updating(folder) as (index, switch):
-        if index.description["number"] == index.description["base"]:
-            return UpdateReport(0, 0, len(index))  # nothing was added or deleted since
-        update = _Update(index, switch)
+    with updating(folder) as (index, following):
+        changed = index.description["number"] > index.description["base"]  # something was added or deleted
+        if not changed and adapt is None:
+            return UpdateReport(0, 0, len(index))
+        update = _Update(index, following)
         forward = index.forward
+        if not changed:
+            writer = ForwardIndexWriter(index.folder, index.tokenizer, forward, update.number)
+            writer.close_streams()
+            update.change_lucene(NO_ROWS)
+            return update.finish(writer, NO_ROWS, adapt or carry_merged)
         writer = ForwardIndexWriter(index.folder, index.tokenizer, number=update.number)
         concepts = None if forward.concepts is None else ConceptWriter(writer.files)
         for rows in progress(list(chunks(forward.live_rows, BATCH))):
@@ -138,20 +165,20 @@ def merge(folder: str | Path, progress: Callable[[Iterable[np.ndarray]], Iterabl
         if concepts is not None:
             concepts.close()
         update.merge_lucene(writer.table("ids"))
-        return update.finish(writer, NO_ROWS)
+        return update.finish(writer, NO_ROWS, adapt or carry_merged)
 
 
 class _Update:
     """The generation after that of an index, while it is written."""
 
-    def __init__(self, index: Index, switch: Switch) -> None:
+    def __init__(self, index: Index, following: Next) -> None:
         if index.lucene_folder.parent != index.folder:
             raise InputError(
                 f"{index.folder} is beside the Lucene index {index.lucene_folder}, which is not changed: change that "
                 f"with the program that built it, then: rerank-plugin index --lucene {index.lucene_folder} --index "
                 f"{index.folder} --overwrite"
             )
-        self.index, self.switch = index, switch
+        self.index, self.following = index, following
         self.number = index.description["number"] + 1
         self.lucene = dict(index.description["lucene"])
         if COMMIT_FILE not in self.lucene:
@@ -210,9 +237,11 @@ class _Update:
         self.lucene["commit"], self.lucene_files = commit_id(reader), [f"lucene/{name}" for name in files]
         return reader
 
-    def finish(self, writer: ForwardIndexWriter, deleted: np.ndarray, problems: Problems | None = None) -> UpdateReport:
-        """Write the statistics of the new generation, and switch to it."""
-        folder, before = self.index.folder, self.index.description
+    def finish(
+        self, writer: ForwardIndexWriter, deleted: np.ndarray, carry: Carry, problems: Problems | None = None
+    ) -> UpdateReport:
+        """Write the statistics and the additions of the new generation, and switch to it."""
+        before = self.index.description
         statistics = writer.finish(self.lucene_rows, deleted)
         description = {
             **{name: value for name, value in before.items() if name not in (CHECKSUM, "files")},
@@ -224,13 +253,9 @@ class _Update:
         }
         if KNOWLEDGE in before:
             description["concepts"] = count_concepts(writer.files, writer.deleted)
-        self.switch(description, self._files(writer))
+        with self.following.described(description, self._files(writer)) as after:
+            carry(self.index.forward, after.forward)
         added = 0 if writer.index is None else len(writer.ids) - writer.first
-        if (added or writer.index is None) and (folder / ENCODINGS).is_dir():
-            log.warning(
-                "%s: the encodings are of the documents before the update and are not used; make them again with: "
-                "rerank-plugin index --encode CHECKPOINT --index %s --overwrite", folder, folder,
-            )  # fmt: skip
         return UpdateReport(added, len(deleted), writer.documents)
 
     def _files(self, writer: ForwardIndexWriter) -> dict[str, dict]:

@@ -1,7 +1,7 @@
 """The vectors of all documents of an index by one model, as 8-bit codes in inverted lists, and the search of them.
 
-``INDEX/encodings/KEY`` is the folder of one encoding; KEY is the checksum of the model's weights. Its arrays, whose
-names end in the index's segment, are memory-mapped:
+``INDEX/encodings/NUMBER/KEY`` is the folder of one encoding in the generation NUMBER of an index; KEY is the checksum
+of the model's weights. Its arrays are memory-mapped:
 
 ==================  ================  ====================================================================
 ``.npy`` file       dtype and shape   content
@@ -10,21 +10,27 @@ codes               int8 [R, P]       vectors (:mod:`rerank_plugin.kernels.quant
 scales              float32 [R, S]    what the codes of each space are multiplied with
 rows                int32 [R]         the row of the document at each position, increasing within a list
 positions           int32 [R]         the position of each row
-lists               int64 [L + 1]     where each list starts, and where the last one ends
+lists               int64 [G, L + 1]  where each list of a segment starts, and where the last one ends
 centroids           int8 [L, P]       codes of the lists' centroids, unit vectors
 centroid_scales     float32 [L, S]    and their scales
 ==================  ================  ====================================================================
 
-``encodings.json`` has checksums of weights, segments and arrays, shapes, the checkpoint, and the measured recall. It
-may name a ``source``: the checksum of an encoder whose vectors are those of the first spaces (that of an encoder that
-was adapted to the collection), which reads this store then. ``KEY.pieces`` has the codes of an interrupted encoding, in
-the order of rows.
+A store is made with one segment. Documents that are added later are appended to the first five arrays, as segments with
+lists of their own, under the same encoder and the same centroids: a generation reads as many bytes as its description
+says. Arrays that did not change are hard links to those of the generation before. When an index is merged, the codes of
+the documents that are left are copied into one segment.
+
+``encodings.json`` has checksums of weights, documents and arrays (of each appended piece), shapes, the checkpoint, the
+measured recall, and how many words the encoder did not know. It may name a ``source``: the checksum of an encoder whose
+vectors are those of the first spaces (that of an encoder that was adapted to the collection), which reads this store
+then. ``KEY.pieces`` has the codes of an interrupted encoding, in the order of rows.
 
 Fewer than `FLAT` documents are one list, which is searched exhaustively. Otherwise a search reads the lists whose
 centroids have the largest products with the query; it may miss documents, but a score is always that of the codes, to
 the last bit the same as of any other search or of given rows.
 
-Letters in shapes: R documents, E numbers of a vector, P codes of a vector, S spaces, L lists, Q queries, k best.
+Letters in shapes: R documents, E numbers of a vector, P codes of a vector, S spaces, L lists, G segments, Q queries, k
+best.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -45,21 +51,23 @@ from numpy.lib.format import open_memmap
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
-from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges, save_array
+from rerank_plugin.files.arrays import ArrayWriter, are_below, are_offsets, open_array, ranges, save_array
+from rerank_plugin.files.checksums import CHECKSUM as CHECKSUM_ENTRY
 from rerank_plugin.files.checksums import check_description, fault, passed
 from rerank_plugin.files.outputs import (
     INNER,
     FolderKind,
+    link_or_copy,
     remove_folder,
     remove_leftovers,
     replacing,
     replacing_folder,
 )
-from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, reading, write_description
+from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndex, chunks
+from rerank_plugin.indexes.index_folder import ADAPTED, addition, reading, write_description
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.kernels.parallel import available_threads
-from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
+from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.index_folder import Index
@@ -73,14 +81,16 @@ ENCODED = FolderKind(
     ("weights", "forward_index"),
     ("*.npy", "ivf/*", "hnsw/*", "judged/*"),  # the folders are of versions before 0.3
 )
-FORMAT_VERSION = 2  # 1 had numbers of floating point
+FORMAT_VERSION = 3  # 1 had numbers of floating point, 2 had no segments
 SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
 COUNTED = "counted"  # in the description of a shard's store: where the lists of the whole index start
 ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
-ARRAYS = ("codes", "scales", "rows", "positions", "lists", "centroids", "centroid_scales")
+APPENDED = ("codes", "scales", "rows", "positions", "lists")
+ARRAYS = (*APPENDED, "centroids", "centroid_scales")
 PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
 CHECKSUM = 16  # bytes
-PIECE = 16_384  # documents that are held in memory at once
+PIECE = 16_384  # documents whose vectors are held in memory at once
+SEGMENT = 65_536  # added documents that get lists of their own together; their codes are held in memory
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
@@ -93,7 +103,7 @@ FLOOR = 0.85  # recall of the documents of the sample, below which something is 
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
     """The folder for the encodings by the weights with this checksum; it need not exist."""
-    return index.folder / FOLDER / key
+    return addition(index, FOLDER) / key
 
 
 class Pieces:
@@ -114,7 +124,7 @@ class Pieces:
                 f"{index.folder} is no index folder with an index.json, which tells which documents it holds"
             )
         self.index, self.key, self.spaces, self.size = index, key, spaces, size
-        self.folder = index.folder / FOLDER / f"{key}{PIECES}"
+        self.folder = encodings_folder(index, f"{key}{PIECES}")
         self.sound: set[Path] = set()  # files that were compared with their checksums
         self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
 
@@ -144,9 +154,7 @@ class Pieces:
         Raises:
             InputError: a vector is not finite.
         """
-        if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
-            raise InputError(f"the vector of document {self.index.ids[int(rows[bad[0]])]} is not finite")
-        self.keep_codes(rows, self.spaces.quantize(vectors))
+        self.keep_codes(rows, _quantized(self.index, rows, vectors, self.spaces))
 
     def keep_codes(self, rows: np.ndarray, quantized: Codes) -> None:
         """Write the codes of a piece, atomically."""
@@ -187,12 +195,20 @@ def remove_left_pieces(index: ForwardIndex) -> None:
 
     Pieces that are newer than their store are of an encoding that goes on, or was killed before.
     """
-    for pieces in (index.folder / FOLDER).glob(f"*{PIECES}"):
+    stores = addition(index, FOLDER)
+    for pieces in stores.glob(f"*{PIECES}"):
         store = pieces.with_name(pieces.name.removesuffix(PIECES)) / DESCRIPTION_FILE
         with suppress(OSError):
             if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in pieces.iterdir()), default=0):
                 remove_folder(pieces)
-    remove_leftovers(index.folder / FOLDER)
+    remove_leftovers(stores)
+
+
+def _quantized(index: ForwardIndex, rows: np.ndarray, vectors: np.ndarray, spaces: Spaces) -> Codes:
+    """The codes of the vectors float32 [n, E] of documents; an `InputError` if a number of them is not finite."""
+    if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
+        raise InputError(f"the vector of document {index.ids[int(rows[bad[0]])]} is not finite")
+    return spaces.quantize(vectors)
 
 
 def _checksum(content: bytes | memoryview) -> bytes:
@@ -269,11 +285,13 @@ def write_store(
     elif lists > max(documents, 1):
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
     with replacing_folder(folder, ENCODED, overwrite) as writing:
-        path = _Paths(writing, index)
         centroids = centroids or _centroids(pieces, lists, config.seed, threads)
-        offsets, positions, rows = _divide(pieces, centroids, threads)
-        codes = open_memmap(path("codes"), "w+", np.int8, (documents, spaces.padded))
-        scales = open_memmap(path("scales"), "w+", np.float32, (documents, len(spaces.widths)))
+        nearest = np.zeros(documents, np.int32)
+        for some in pieces if lists > 1 else ():
+            nearest[some[0] : some[-1] + 1] = _nearest(pieces.read(some), centroids, spaces, threads)
+        offsets, positions, rows = _placed(nearest, lists)
+        codes = open_memmap(_path(writing, "codes"), "w+", np.int8, (documents, spaces.padded))
+        scales = open_memmap(_path(writing, "scales"), "w+", np.float32, (documents, len(spaces.widths)))
         for some in pieces:
             codes[positions[some]], scales[positions[some]] = pieces.read(some)
         codes.flush()
@@ -281,7 +299,7 @@ def write_store(
         arrays = {"rows": rows, "positions": positions, "lists": offsets}
         arrays |= {"centroids": centroids.codes, "centroid_scales": centroids.scales}
         for name, array in arrays.items():
-            save_array(path(name), array)
+            save_array(_path(writing, name), array)
         store = VectorStore(spaces, codes, scales, rows, positions, offsets, *centroids, probes, threads)
         described = {
             "format_version": FORMAT_VERSION,
@@ -290,6 +308,9 @@ def write_store(
             "documents": documents,
             "spaces": spaces.widths,
             "lists": lists,
+            "segments": 1,
+            "nlist": config.lists,
+            "nprobe": config.probes,
             "probes": probes,
             "recall": store.recall(config.seed),
             **(description or {}),
@@ -300,19 +321,123 @@ def write_store(
                 f"{DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
         del store, codes, scales
-        write_description(writing / DESCRIPTION_FILE, described, [path(name).name for name in ARRAYS])
+        _describe(writing, described)
     pieces.remove()
     return folder
 
 
-class _Paths:
-    """The arrays of a store in a folder."""
+def append_to_store(
+    before: Path,
+    folder: Path,
+    index: ForwardIndex,
+    encode: Callable[[np.ndarray], np.ndarray],
+    description: dict | None = None,
+    threads: int | None = None,
+) -> None:
+    """Write a store of more documents, whose arrays are those of a store before, appended to.
 
-    def __init__(self, folder: Path, index: ForwardIndex):
-        self.folder, self.segment = folder, index.layout.vectors
+    Args:
+        before: the folder of that store, in the generation before. folder: of the new one.
+        index: of all documents.
+        encode: the vectors float32 [n, E] of rows int64 [n]; it is called for the rows that are new, in pieces.
+        description: entries that change.
 
-    def __call__(self, name: str) -> Path:
-        return self.folder / f"{name}.{self.segment}.npy"
+    Raises:
+        InputError: a vector is not finite.
+    """
+    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
+    spaces, lists, threads = Spaces(described["spaces"]), described["lists"], threads or available_threads()
+    folder.mkdir(parents=True)
+    for name in ARRAYS:
+        link_or_copy(_path(before, name), _path(folder, name))
+    centroids = Codes(*(open_array(_path(folder, name)) for name in ("centroids", "centroid_scales")))
+    shapes = _shapes(0, 0, lists, spaces)
+    sizes = {name: described["files"][f"{name}.npy"]["bytes"] for name in APPENDED}
+    writers = {
+        name: ArrayWriter(_path(folder, name), shapes[name][0], tuple(shapes[name][1][1:]), sizes[name])
+        for name in APPENDED
+    }
+    for segment in chunks(np.arange(described["documents"], len(index)), SEGMENT):
+        found, nearest = [], []
+        for rows in chunks(segment, PIECE):
+            found.append(_quantized(index, rows, encode(rows), spaces))
+            nearest.append(_nearest(found[-1], centroids, spaces, threads))
+        together = Codes(*map(np.concatenate, zip(*found)))
+        offsets, positions, order = _placed(np.concatenate(nearest), lists)
+        for places in chunks(order, PIECE):
+            some = together.take(places)
+            writers["codes"].append(some.codes)
+            writers["scales"].append(some.scales)
+        writers["rows"].append(order + segment[0])
+        writers["positions"].append(positions + segment[0])
+        writers["lists"].append(offsets + segment[0])
+    for writer in writers.values():
+        writer.close()
+    changed = {"documents": len(index), "forward_index": index.checksum, "segments": writers["lists"].length}
+    _describe(folder, {**described, **changed, **(description or {})}, described["files"])
+
+
+def copy_store(before: Path, folder: Path, rows: np.ndarray, index: ForwardIndex) -> None:
+    """Write a store of some documents of another, whose codes and centroids it has, in one segment.
+
+    Args:
+        before: the folder of that store. folder: of the new one.
+        rows: of the documents there, increasing, int [R]; here they have the rows from 0 on.
+        index: of the documents.
+    """
+    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
+    lists, arrays = described["lists"], _open_arrays(before, described)
+    folder.mkdir(parents=True)
+    for name in ("centroids", "centroid_scales"):
+        link_or_copy(_path(before, name), _path(folder, name))
+    borders, nearest = arrays["lists"].ravel(), np.empty(len(rows), np.int32)
+    for start in range(0, len(rows), PIECE):  # the segments lie one after the other, so that borders increase
+        positions = arrays["positions"][rows[start : start + PIECE]]
+        nearest[start : start + PIECE] = (np.searchsorted(borders, positions, "right") - 1) % (lists + 1)
+    offsets, positions, order = _placed(nearest, lists)
+    for name, array in (("rows", order), ("positions", positions), ("lists", offsets)):
+        save_array(_path(folder, name), array)
+    for name in ("codes", "scales"):
+        writer = ArrayWriter(_path(folder, name), arrays[name].dtype, arrays[name].shape[1:])
+        for places in chunks(order, PIECE):
+            writer.append(arrays[name][arrays["positions"][rows[places]]])
+        writer.close()
+    _describe(folder, {**described, "documents": len(rows), "forward_index": index.checksum, "segments": 1})
+
+
+def divide_again(before: Path, rows: np.ndarray, index: ForwardIndex, seed: int, threads: int | None = None) -> None:
+    """Write a store of some documents of another, with its codes, but with lists of their own, as a new store has.
+
+    Arguments as in :func:`copy_store`.
+
+    Raises:
+        InputError: as :func:`write_store`.
+    """
+    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
+    arrays = _open_arrays(before, described)
+    found, pieces = Codes(arrays["codes"], arrays["scales"]), Pieces(index, before.name, Spaces(described["spaces"]))
+    for piece in pieces:
+        pieces.keep_codes(piece, found.take(arrays["positions"][rows[piece]]))
+    written = {"format_version", "weights", "forward_index", "documents", "spaces", "lists", "segments", "recall"}
+    kept = {name: value for name, value in described.items() if name not in {*written, "files", CHECKSUM_ENTRY}}
+    write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
+
+
+def lists_config(described: dict, index: ForwardIndex, seed: int) -> ListsConfig:
+    """The settings of a store for its lists, from its description, for the documents of another index."""
+    lists = described["nlist"]
+    return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), described["probes"], seed=seed)
+
+
+def _path(folder: Path, name: str) -> Path:
+    """The file of an array of a store."""
+    return folder / f"{name}.npy"
+
+
+def _describe(folder: Path, description: dict, before: dict[str, dict] | None = None) -> None:
+    """Write the description of a store; ``before`` are the entries of files that were appended to since."""
+    names, appended = ([f"{name}.npy" for name in names] for names in (ARRAYS, APPENDED))
+    write_description(folder / DESCRIPTION_FILE, description, names, appended, before)
 
 
 def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
@@ -327,24 +452,30 @@ def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
     return spaces.quantize(train_centroids(pieces.take(some), spaces, lists, seed, threads))
 
 
-def _divide(pieces: Pieces, centroids: Codes, threads: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where lists start and end, int64 [L + 1]; the position of each row and the row at each position, int32 [R]."""
-    from rerank_plugin.kernels.inverted_lists import place_in_lists
+def _nearest(found: Codes, centroids: Codes, spaces: Spaces, threads: int) -> np.ndarray:
+    """The list whose centroid is the nearest to each document, int32 [n]."""
     from rerank_plugin.kernels.quantized_products import nearest_lists
 
-    lists, spaces = len(centroids.codes), pieces.spaces
-    nearest = np.zeros(len(pieces.index), np.int32)
-    if lists > 1:
-        compared = spaces.quantize_queries(spaces.decode(centroids))
-        for some in pieces:
-            nearest[some[0] : some[-1] + 1], _ = nearest_lists(pieces.read(some), compared, threads)
+    if len(centroids.codes) == 1:
+        return np.zeros(len(found.codes), np.int32)
+    return nearest_lists(found, spaces.quantize_queries(spaces.decode(centroids)), threads)[0]
+
+
+def _placed(nearest: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where lists start and end, int64 [1, L + 1]; the position of each row and the row at each position, int32 [n].
+
+    Args:
+        nearest: the list of each row, int32 [n]; its memory has the positions afterwards.
+    """
+    from rerank_plugin.kernels.inverted_lists import place_in_lists
+
     offsets, rows = np.zeros(lists + 1, np.int64), np.empty_like(nearest)
     place_in_lists(nearest, offsets, rows)
-    return offsets, nearest, rows
+    return offsets[None], nearest, rows
 
 
 class Fitting(NamedTuple):
-    """The documents that fit a filter: their positions int64 [n], increasing, and where each list's start [L + 1]."""
+    """The documents that fit a filter: their positions int64 [n], increasing, and lists' starts, int64 [G, L + 1]."""
 
     positions: np.ndarray
     lists: np.ndarray
@@ -352,6 +483,9 @@ class Fitting(NamedTuple):
 
 class VectorStore:
     """The codes of all documents of an index; see the module for the arrays. It is thread-safe.
+
+    Args:
+        deleted: rows of deleted documents, int [n], which no search finds.
 
     Attributes:
         probes: lists that a search reads by default.
@@ -374,12 +508,19 @@ class VectorStore:
         threads: int | None = None,
         description: dict | None = None,
         size: int | None = None,
+        deleted: np.ndarray = NO_ROWS,
     ):
         self.spaces, self.codes, self.rows, self.positions = spaces, Codes(codes, scales), rows, positions
         self.lists, self.centroids = lists, Codes(centroids, centroid_scales)
+        # Where the lists would start without deleted documents, or, if this is a shard's, in the store of the whole.
+        self.counted = lists
+        if len(deleted):
+            gone = np.sort(positions[deleted])
+            self.rows = np.array(rows)
+            self.rows[gone] = LEFT_OUT
+            self.counted = lists - np.searchsorted(gone, lists)
         self.probes, self.threads, self.description = probes, threads or available_threads(), description or {}
         self.size = size or spaces.size
-        self.counted = lists  # where the lists would start in the store of the whole index, if this is a shard's
 
     @classmethod
     def of_vectors(cls, spaces: Spaces, vectors: np.ndarray, rows: np.ndarray, documents: int) -> VectorStore:
@@ -387,11 +528,17 @@ class VectorStore:
         positions = np.zeros(documents, np.int32)
         positions[rows] = np.arange(len(rows))
         centroids = spaces.quantize(np.zeros((1, spaces.size), np.float32))
-        lists = np.array([0, len(rows)])
+        lists = np.array([[0, len(rows)]])
         return cls(spaces, *spaces.quantize(vectors), rows.astype(np.int32), positions, lists, *centroids)
 
     def __len__(self) -> int:
+        """The number of documents, with those that were deleted."""
         return len(self.rows)
+
+    @property
+    def inverted_lists(self) -> int:
+        """The number of lists, L."""
+        return len(self.centroids.codes)
 
     def quantize(self, queries: np.ndarray | QuantizedQueries) -> QuantizedQueries:
         """Queries float32 [Q, E], or one [E], as numbers that are compared with codes. Those already are are kept."""
@@ -438,7 +585,7 @@ class VectorStore:
         from rerank_plugin.kernels.quantized_products import best
 
         queries, fitting = self.quantize(queries), self.fitting(fits)
-        held, lists = int(self.counted[-1]), len(self.lists) - 1
+        held, lists = int(self.counted[-1, -1]), self.inverted_lists
         documents = held if fitting is None else len(fitting.positions)
         reach = max(count, math.ceil((probes or self.probes) * held / lists))
         exhaustive = documents <= (reach if fitting is None else max(reach, FLAT))
@@ -452,36 +599,34 @@ class VectorStore:
         hits = []
         for place in range(len(queries.numbers)):
             query = queries.take([place])
-            if fitting is None:
-                starts, stops = self._probe(query, self.lists, self.counted, reach)
-            else:
-                starts, stops = self._probe(query, fitting.lists, fitting.lists, reach)
+            starts, stops = self._probe(query, fitting, reach)
             if fitting is not None:
                 positions = fitting.positions[ranges(starts, stops - starts)]
                 starts, stops = positions, positions + 1
             hits += best(self.codes, self.rows, starts, stops, query, count, threads)
         return hits
 
-    def _probe(
-        self, query: QuantizedQueries, offsets: np.ndarray, counted: np.ndarray, reach: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Where the nearest lists that hold ``reach`` documents start and end, int64 [n] each, from the nearest on.
+    def _probe(self, query: QuantizedQueries, fitting: Fitting | None, reach: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the nearest lists that hold ``reach`` documents start and end in the segments, int64 [n] each.
 
-        Args:
-            offsets: of the lists, int64 [L + 1]. counted: those by which the documents are counted.
+        Those of a ``fitting`` are places among its documents.
         """
         from rerank_plugin.kernels.quantized_products import best
 
-        lists = len(offsets) - 1
-        some = 2 * math.ceil(lists * reach / max(int(counted[-1]), 1))
+        lists, offsets, counted = self.inverted_lists, self.lists, self.counted
+        if fitting is not None:
+            offsets = counted = fitting.lists
+        some = 2 * math.ceil(lists * reach / max(int(counted[-1, -1]), 1))
         while True:
             some = min(some, lists)
             numbers = np.arange(lists, dtype=np.int32)
             nearest, _ = best(self.centroids, numbers, np.array([0]), np.array([lists]), query, some)[0]
-            held = np.cumsum(counted[nearest + 1] - counted[nearest])
+            held = np.cumsum((counted[:, nearest + 1] - counted[:, nearest]).sum(axis=0))
             if held[-1] >= reach or some == lists:
                 nearest = nearest[: np.searchsorted(held, reach) + 1]
-                return offsets[nearest], offsets[nearest + 1]
+                starts, stops = offsets[:, nearest].T.ravel(), offsets[:, nearest + 1].T.ravel()
+                some_held = stops > starts
+                return starts[some_held], stops[some_held]
             some *= 4
 
     def fitting(self, fits: np.ndarray | Fitting | None) -> Fitting | None:
@@ -497,12 +642,12 @@ class VectorStore:
         Args:
             queries: float32 [Q, E]; by default the vectors of `QUERIES` documents.
         """
-        if not len(self) or len(self.lists) == 2:
+        if not len(self) or self.inverted_lists == 1:
             return 1.0
         if queries is None:
             random = np.random.default_rng(seed)
             queries = self.decode(np.sort(random.choice(len(self), min(QUERIES, len(self)), replace=False)))
-        exact = self.search_many(queries, depth, probes=len(self.lists) - 1)
+        exact = self.search_many(queries, depth, probes=self.inverted_lists)
         probed = self.search_many(queries, depth)
         shares = [np.isin(best, rows).mean() for (best, _), (rows, _) in zip(exact, probed)]
         return float(np.mean(shares))
@@ -520,25 +665,17 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
     folder = store_folder(index, key)
     if folder is None:
         return None
-    with reading(folder, _again(index, {})):
-        described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
-        version, made_of = described["format_version"], described["forward_index"]
-    again = _again(index, described)
-    check_description(folder / DESCRIPTION_FILE, described, again)
-    if version != FORMAT_VERSION:
-        raise InputError(
-            f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: {again}"
-        )
-    if made_of != index.checksum:
-        log.warning("%s was made from another index and is not used; %s", folder, again)
+    described = read_description(folder, index)
+    if described is None:
         return None
-    path = _Paths(folder, index)
-    with reading(folder, again):
-        names = ("weights", "documents", "spaces", "lists", "probes", "files")
+    repair = again(index, described)
+    with reading(folder, repair):
+        names = ("weights", "documents", "spaces", "lists", "segments", "probes", "files")
         entries = {name: described[name] for name in names}
         files, probes = entries.pop("files"), entries.pop("probes")
-        arrays = {name: open_array(path(name)) for name in ARRAYS}
-        changed = [file.name for file in map(path, ARRAYS) if fault(file, files[file.name]) is not None]
+        arrays = _open_arrays(folder, described)
+        opened = [_path(folder, name) for name in ARRAYS]
+        changed = [path.name for path in opened if _fault(path, files[path.name]) is not None]
         shared = entries["spaces"][: len(spaces.widths)] if described.get(SOURCE) == key else entries["spaces"]
         stored = Spaces(entries["spaces"])
     documents, lists = len(index), entries["lists"]
@@ -552,33 +689,66 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         if value != expected
     ]
     if not wrong:
-        wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, documents, lists, stored)
-    if not wrong and not passed(map(path, ARRAYS), lambda: _fit(arrays, documents)):
+        shapes = _shapes(documents, entries["segments"], lists, stored)
+        wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, shapes)
+    if not wrong and not passed(opened, lambda: _fit(arrays, documents), documents):
         wrong = ["its lists, rows and positions do not fit together"]
     if wrong:
-        raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {again}")
-    store = VectorStore(stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size)
+        raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {repair}")
+    store = VectorStore(
+        stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size, deleted=index.deleted
+    )
     if COUNTED in described:
         store.counted = np.array(described[COUNTED], np.int64)
     return store if index.elsewhere is None else index.elsewhere.store(store, key)
 
 
+def read_description(folder: Path, index: ForwardIndex) -> dict | None:
+    """The description of a store; None, and a warning, if it is of another index.
+
+    Raises:
+        InputError: it cannot be read, or is of another version.
+    """
+    with reading(folder, again(index, {})):
+        described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
+        version, made_of = described["format_version"], described["forward_index"]
+    repair = again(index, described)
+    check_description(folder / DESCRIPTION_FILE, described, repair)
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: {repair}"
+        )
+    if made_of != index.checksum:
+        log.warning("%s was made from another index and is not used; %s", folder, repair)
+        return None
+    return described
+
+
+def _open_arrays(folder: Path, described: dict) -> dict[str, np.ndarray]:
+    """The arrays of a store, as far as its description says."""
+    sizes = {name: described["files"][f"{name}.npy"]["bytes"] if name in APPENDED else None for name in ARRAYS}
+    return {name: open_array(_path(folder, name), size) for name, size in sizes.items()}
+
+
 def store_folder(index: ForwardIndex, key: str) -> Path | None:
-    """The folder of the store that has the vectors by the weights ``key``; None if an index has none."""
-    own = encodings_folder(index, key)
-    if own.is_dir():
-        return own
-    for path in sorted((index.folder / FOLDER).glob(f"*/{DESCRIPTION_FILE}")):
-        with suppress(OSError, ValueError, AttributeError):
-            if json.loads(path.read_bytes()).get(SOURCE) == key:
-                return path.parent
+    """The folder of the store that has the vectors by the weights ``key``; None if an index has none.
+
+    Those of version 0.3.0, which had another place, are found, too, to be refused.
+    """
+    for stores in (encodings_folder(index, key).parent, index.folder / FOLDER):
+        if (stores / key).is_dir():
+            return stores / key
+        for path in sorted(stores.glob(f"*/{DESCRIPTION_FILE}")):
+            with suppress(OSError, ValueError, AttributeError):
+                if json.loads(path.read_bytes()).get(SOURCE) == key:
+                    return path.parent
     return None
 
 
-def _again(index: ForwardIndex, described: dict) -> str:
+def again(index: ForwardIndex, described: dict) -> str:
     """What to do about a store that cannot be read, by its description."""
     checkpoint = str(described.get("checkpoint", "CHECKPOINT"))
-    if Path(checkpoint).name == ADAPTED:
+    if SOURCE in described or Path(checkpoint).name == ADAPTED:
         checkpoint = ENCODER
     return f"encode again with: {encode_command(index, checkpoint)} --overwrite"
 
@@ -588,29 +758,39 @@ def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
     return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
 
 
+def _fault(path: Path, described: dict) -> str | None:
+    """As :func:`rerank_plugin.files.checksums.fault`; an array may have been appended to since."""
+    return fault(path, described, grows="pieces" in described)
+
+
 def _fit(arrays: dict[str, np.ndarray], documents: int) -> bool:
-    """Whether all rows and positions in the arrays of a store exist, and its lists follow one another."""
-    rows, positions = arrays["rows"], arrays["positions"]
+    """Whether all rows and positions in the arrays of a store exist, and lists and segments follow one another."""
+    rows, positions, lists = arrays["rows"], arrays["positions"], arrays["lists"]
     return (
-        are_offsets(arrays["lists"], documents)
+        bool((lists[1:, 0] == lists[:-1, -1]).all())
+        and are_offsets(lists.ravel(), documents)
         and are_below(positions, documents)
         and are_below(rows, documents)
         and bool((rows[positions] == np.arange(documents)).all())
     )
 
 
-def _misshaped(arrays: dict[str, np.ndarray], documents: int, lists: int, spaces: Spaces) -> list[str]:
-    """What is wrong with the arrays of a store, as phrases."""
+def _shapes(documents: int, segments: int, lists: int, spaces: Spaces) -> dict[str, tuple[type, Sequence[int]]]:
+    """The type and the shape of each array of a store."""
     of_space = len(spaces.widths)
-    shapes: dict[str, tuple[type, Sequence[int]]] = {
+    return {
         "codes": (np.int8, (documents, spaces.padded)),
         "scales": (np.float32, (documents, of_space)),
         "rows": (np.int32, (documents,)),
         "positions": (np.int32, (documents,)),
-        "lists": (np.int64, (lists + 1,)),
+        "lists": (np.int64, (segments, lists + 1)),
         "centroids": (np.int8, (lists, spaces.padded)),
         "centroid_scales": (np.float32, (lists, of_space)),
     }
+
+
+def _misshaped(arrays: dict[str, np.ndarray], shapes: dict[str, tuple[type, Sequence[int]]]) -> list[str]:
+    """What is wrong with the arrays of a store, as phrases."""
     return [
         f"{name} is {arrays[name].dtype} {list(arrays[name].shape)}, expected {np.dtype(dtype)} {list(shape)}"
         for name, (dtype, shape) in shapes.items()

@@ -19,7 +19,7 @@ from rerank_plugin.indexes.index_folder import (
     INDEX,
     JUDGED,
     Index,
-    describe_files,
+    addition,
     described_again,
     reading,
 )
@@ -85,11 +85,11 @@ def _check_statistics(index: Index) -> None:
 def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
     """The path of each description of encodings, and its expected entries."""
     forward = {"forward_index": index.forward.checksum}
-    for encodings in _folders(index.folder / ENCODINGS):
+    for encodings in _folders(addition(index, ENCODINGS)):
         if not encodings.name.endswith(PIECES):
             entries = {"format_version": FORMAT_VERSION, "weights": encodings.name}
             yield encodings / "encodings.json", {**entries, **forward}
-    for judged in _folders(index.folder / JUDGED):
+    for judged in _folders(addition(index, JUDGED)):
         yield judged / "judged.json", forward
 
 
@@ -106,5 +106,6 @@ def _verify_part(path: Path, expected: dict) -> int:
     if description.get(CHECKSUM) != checksum_of(description) or entries != expected:
         raise InputError(f"{path} is damaged, of another index, or of an earlier version: {repair}")
     names = [file.name for file in path.parent.iterdir() if file.is_file() and file != path]
-    _compare(path, describe_files(path.parent, names), listed, repair)
+    files = {name: described_again(path.parent, name, listed.get(name, {})) for name in names}
+    _compare(path, files, listed, repair)
     return len(listed)

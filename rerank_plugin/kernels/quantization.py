@@ -18,6 +18,7 @@ import numpy as np
 LARGEST_CODE = 127
 LARGEST_NUMBER = 32_767  # of a query
 LARGEST_SUM = 2**24 - 1  # of the absolute numbers of a query in one space
+LEFT_OUT = -1  # as the row of a document that no search finds
 STEP = 32  # codes that are multiplied at once: a space takes a multiple of them
 LINE = 64  # bytes of a cache line: numbers that begin with one are read once
 

@@ -21,7 +21,7 @@ from numba import types
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, code, loop, prefetch_row
 from rerank_plugin.kernels.parallel import split
-from rerank_plugin.kernels.quantization import STEP, Codes, QuantizedQueries, aligned_zeros
+from rerank_plugin.kernels.quantization import LEFT_OUT, STEP, Codes, QuantizedQueries, aligned_zeros
 
 GROUP = 8  # centroids that a document is compared with at once
 SMALLEST_PART = 4096  # documents: for fewer, waking a thread takes longer than their products
@@ -169,7 +169,8 @@ def _collect(codes, scales, rows, starts, stops, numbers, query_scales, offsets,
     """Keep the keys of each query's best ``count`` documents in the ranges of positions start..stop.
 
     Args:
-        rows: of the documents by their positions, int32 [R]. starts, stops: of the ranges, int64 [n].
+        rows: of the documents by their positions, int32 [R]; `LEFT_OUT` for one to leave out.
+        starts, stops: of the ranges, int64 [n].
         keys: uint64 [Q, more than count]; of each query, the first ``held`` int64 [Q] are the result, in no order.
     """
     addresses = codes.ctypes.data, numbers.ctypes.data
@@ -178,6 +179,8 @@ def _collect(codes, scales, rows, starts, stops, numbers, query_scales, offsets,
         if i + AHEAD < stop:
             prefetch_row(codes, starts[i + AHEAD])
         for position in range(starts[i], stops[i]):
+            if rows[position] == LEFT_OUT:
+                continue
             for query in range(len(numbers)):
                 score = _score(codes, scales, position, numbers, query, query_scales, offsets, addresses)
                 key = _key(np.float32(score).view(np.uint32), rows[position])
@@ -200,7 +203,8 @@ def best(
     """The best ``count`` documents in some ranges of positions, for each query: rows int64 and scores float32 [any].
 
     Args:
-        rows: of the documents by their positions, int32 [R]; no row occurs twice.
+        rows: of the documents by their positions, int32 [R], `LEFT_OUT` for one that is not found; no other row occurs
+            twice.
         starts, stops: of the ranges, int64 [n]. They must not overlap.
     """
     ranges, documents = len(starts), int((stops - starts).sum())

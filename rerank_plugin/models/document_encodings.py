@@ -18,6 +18,8 @@ import torch
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.forward import chunks
+from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.indexes.vector_store import ENCODED, ListsConfig, Pieces, encodings_folder, write_store
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.kernels.parallel import available_threads
@@ -84,6 +86,16 @@ def encode_index(
             pieces.keep(rows, encode(rows, done))
     next(done, None)  # ends the progress bar
     return write_store(pieces, {"model": model.name, **(description or {})}, lists, overwrite, threads)
+
+
+def unknown_words(builder: InputBuilder, rows: np.ndarray) -> tuple[int, int]:
+    """Of consecutive rows int64 [n], the number of words that a model does not know by themselves, and of all words."""
+    index, known = builder.index, TermIds(builder.index, builder.vocabulary, by_hash=False).array > 0
+    unknown, words = 0, 0
+    for some in chunks(rows, PIECE):
+        tokens = index.tokens[int(index.offsets[some[0]]) : int(index.offsets[some[-1] + 1])]
+        unknown, words = unknown + len(tokens) - int(known[tokens].sum()), words + len(tokens)
+    return unknown, words
 
 
 def document_encoder(

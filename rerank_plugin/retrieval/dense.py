@@ -180,14 +180,15 @@ class DenseStage:
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
         self.vectors: VectorStore | DeviceVectors = store
+        self.live: Fitting | None = None  # of an index with deleted documents on a device; the store leaves them out
         if config.device != "cpu" and self.forward.elsewhere is None:
             require("torch", f"searching on {config.device}")
             from rerank_plugin.indexes.device_vectors import vectors_on
 
             with usable(config.device):
                 self.vectors = vectors_on(store, config.device)
-        self.live = store.fitting(self.forward.live)  # of an index with deleted documents, else None
-        self.probes = len(store.lists) - 1 if config.kind == FLAT else config.nprobe
+            self.live = store.fitting(self.forward.live)
+        self.probes = store.inverted_lists if config.kind == FLAT else config.nprobe
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents that fit the query's filter.

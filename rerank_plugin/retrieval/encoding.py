@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.indexes.additions import DRIFT, Encoder
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED
+from rerank_plugin.indexes.generations import adding_to
+from rerank_plugin.indexes.index_folder import ADAPTED, addition
 from rerank_plugin.indexes.sharded_store import divide_store
 from rerank_plugin.indexes.sharding import ShardedForward
-from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, ListsConfig, VectorStore, encodings_folder, open_store
+from rerank_plugin.indexes.vector_store import (
+    ENCODER,
+    SOURCE,
+    ListsConfig,
+    Pieces,
+    VectorStore,
+    encodings_folder,
+    open_store,
+)
+from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
 
 log = logging.getLogger(__name__)
@@ -45,11 +60,27 @@ class IndexEncoder:
 
         return weights_checksum(self.model, self.builder.vocabulary)
 
-    def store(self) -> VectorStore | None:
-        """The stored encodings, as :func:`~rerank_plugin.indexes.vector_store.open_store` gives them."""
+    @cached_property
+    def spaces(self) -> Spaces:
+        """The spaces of its encodings."""
         from rerank_plugin.models.encoded_documents import encoding_scorer
 
-        return open_store(self.index, self.key, encoding_scorer(self.model, self.builder, 1).spaces)
+        return encoding_scorer(self.model, self.builder, 1).spaces
+
+    def store(self) -> VectorStore | None:
+        """The stored encodings, as :func:`~rerank_plugin.indexes.vector_store.open_store` gives them."""
+        return open_store(self.index, self.key, self.spaces)
+
+    def ended(self) -> bool:
+        """Whether an encoding was killed when its store was complete; the rest of it is then done."""
+        return Pieces(self.index, self.key, self.spaces).removed_if_complete()
+
+    def encoder(self, batch_size: int | None = None, threads: int | None = None) -> Encoder:
+        """The model as an encoder of documents of the index; arguments as in :meth:`encode`."""
+        from rerank_plugin.models.document_encodings import document_encoder, unknown_words
+
+        encode = document_encoder(self.model, self.builder, self.device, batch_size, threads)
+        return Encoder(encode, partial(unknown_words, self.builder))
 
     def encode(
         self,
@@ -74,30 +105,42 @@ class IndexEncoder:
         from rerank_plugin.models.document_encodings import encode_index
 
         log.info("encoding by %s", self._description())
-        described = {"checkpoint": str(self.checkpoint)}
+        from rerank_plugin.models.register import checkpoint_folder
+
+        checkpoint = str(self.checkpoint)
+        if checkpoint == str(checkpoint_folder(checkpoint)):  # no name: updates find it from other folders
+            checkpoint = os.path.abspath(checkpoint)
+        described: dict[str, Any] = {"checkpoint": checkpoint}
         source = self._source()
-        if source is not None:
-            described[SOURCE] = source
-        folder = encode_index(
-            self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads
-        )
-        if source is not None:
-            shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
-        if isinstance(self.index, ShardedForward):
-            divide_store(self.index, self.key, threads)
+        with adding_to(self.index.owner):
+            if source is not None:
+                described = {"checkpoint": ENCODER, SOURCE: source, DRIFT: self._drift()}
+            folder = encode_index(
+                self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads
+            )
+            if source is not None:
+                shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
+            if isinstance(self.index, ShardedForward):
+                divide_store(self.index, self.key, threads)
         return folder
+
+    def _drift(self) -> dict[str, Any]:
+        """The documents that the encoder is adapted to, and the words of theirs that it does not know."""
+        unknown, words = self.encoder().unknown_words(np.arange(len(self.index)))
+        since = {"documents": 0, "unknown": 0, "words": 0}
+        return {"documents": self.index.documents, "unknown": unknown, "words": words, "since": since}
 
     def _source(self) -> str | None:
         """The checksum of the encoder that this one was adapted from; None if it is not the index's adapted one."""
         from rerank_plugin.models.ktrel.adaptation import source_of
 
-        return source_of(Path(self.checkpoint)) if self.checkpoint == self.index.folder / ADAPTED else None
+        return source_of(Path(self.checkpoint)) if self.checkpoint == addition(self.index, ADAPTED) else None
 
     def _description(self) -> str:
         """The encoder and the purpose of its encodings: an index may be encoded by two."""
         if self.checkpoint == ENCODER:
             return f"the bundled {ENCODER}"
-        if self.checkpoint == self.index.folder / ADAPTED:
+        if self.checkpoint == addition(self.index, ADAPTED):
             return f"{ENCODER} as it is and as adapted to this collection"
         return str(self.checkpoint)
 
@@ -127,10 +170,11 @@ class IndexEncoder:
 
         if self.checkpoint != ENCODER:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
-        existing, folder = self._existing_adapted(), self.index.folder / ADAPTED
+        existing, folder = self._existing_adapted(), addition(self.index, ADAPTED)
         if existing is not None and self._is_source_of(existing) and not overwrite:
             return existing
-        adapt(self.index, checkpoint_folder(ENCODER), folder, seed, progress=progress)
+        with adding_to(self.index.owner):
+            adapt(self.index, checkpoint_folder(ENCODER), folder, seed, progress=progress)
         adapted = IndexEncoder(self.index, folder, self.device)
         if existing is not None and existing.key != adapted.key:
             shutil.rmtree(encodings_folder(self.index, existing.key), ignore_errors=True)
@@ -144,7 +188,7 @@ class IndexEncoder:
     def _existing_adapted(self) -> IndexEncoder | None:
         """The adapted encoder in the index folder; None if it is missing or cannot be read."""
         try:
-            return IndexEncoder(self.index, self.index.folder / ADAPTED, self.device)
+            return IndexEncoder(self.index, addition(self.index, ADAPTED), self.device)
         except InputError:
             return None
 
@@ -164,4 +208,5 @@ class IndexEncoder:
         from rerank_plugin.retrieval.neighbours import write_judged
 
         sets = [(spec, *queries_and_judgments(spec)) for spec in specs]
-        return write_judged(self.index, QueryEncoder(self.index, self.checkpoint), sets, overwrite)
+        with adding_to(self.index.owner):
+            return write_judged(self.index, QueryEncoder(self.index, self.checkpoint), sets, overwrite)

@@ -23,7 +23,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import ADAPTED
+from rerank_plugin.indexes.index_folder import ADAPTED, addition
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
@@ -154,7 +154,7 @@ class HybridStage:
 
 def _adapted(index, device: str) -> DenseStage | None:
     """Dense retrieval by the adapted encoder; None where the index has none that can be used."""
-    folder = index.folder / ADAPTED
+    folder = addition(index, ADAPTED)
     if not folder.is_dir():
         return None
     try:

@@ -16,16 +16,10 @@ are asked for, every share is 1.
 
 A document that is relevant for no judged query is never found, so fuse this stage with another one. A judged query
 finds its own relevant documents, so evaluate on other queries, or without ``itself``.
-
-The folder ``INDEX/judged/KEY``, where KEY is the checksum of the model's weights, holds
-``vectors.npy`` (float32 [Q, E], encodings of the judged queries, of length 1), ``starts.npy`` (uint64 [Q+1], where each
-query's documents start), ``rows.npy`` (uint32 [J], relevant documents as rows of the forward index), and
-``judged.json`` (format version, checksum of the forward index, sources, counts).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,27 +29,16 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments, Query
-from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges, save_array
-from rerank_plugin.files.checksums import check_description, fault, passed
-from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
+from rerank_plugin.files.arrays import ranges
+from rerank_plugin.files.outputs import check_free, replacing_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import JUDGED as FOLDER
-from rerank_plugin.indexes.index_folder import reading, write_description
+from rerank_plugin.indexes.judged_queries import JUDGED, JudgedQueries, judged_folder, read_judged
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.hybrid import HYBRID
 from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
 
-DESCRIPTION_FILE = "judged.json"
-JUDGED = FolderKind(
-    "a folder of judged queries",
-    DESCRIPTION_FILE,
-    ("forward_index", "sources"),
-    ("vectors.npy", "starts.npy", "rows.npy"),
-)
-DTYPES = np.float32, np.uint64, np.uint32  # of these files, in their order
-FORMAT_VERSION = 1
 TINY = np.finfo(np.float64).tiny
 SAME = 1 - 1e-5  # cosine, float32, from which on two queries are taken to have the same words
 
@@ -109,11 +92,6 @@ class NeighboursConfig:
         return NeighboursStage(index, self)
 
 
-def judged_folder(index: ForwardIndex, key: str) -> Path:
-    """The folder of the judged queries encoded by the model with this checksum; it need not exist."""
-    return index.folder / FOLDER / key
-
-
 def write_judged(
     index: ForwardIndex,
     encoder: QueryEncoder,
@@ -144,19 +122,10 @@ def write_judged(
                 rows.append(indexed)
     if not vectors:
         raise InputError(f"{', '.join(sources)}: no query has a word the model knows and a relevant document")
-    starts = np.cumsum([0, *map(len, rows)])
-    described = {
-        "format_version": FORMAT_VERSION,
-        "forward_index": index.checksum,
-        "sources": sources,
-        "queries": len(vectors),
-        "relevant": int(starts[-1]),
-    }
+    starts = np.cumsum([0, *map(len, rows)]).astype(np.uint64)
+    judged = JudgedQueries(np.stack(vectors), starts, np.concatenate(rows).astype(np.uint32))
     with replacing_folder(folder, JUDGED, overwrite) as writing:
-        save_array(writing / "vectors.npy", np.stack(vectors))
-        save_array(writing / "starts.npy", starts.astype(np.uint64))
-        save_array(writing / "rows.npy", np.concatenate(rows).astype(np.uint32))
-        write_description(writing / DESCRIPTION_FILE, described, JUDGED.files)
+        judged.write(writing, index, sources)
     return folder, len(vectors)
 
 
@@ -181,23 +150,9 @@ class NeighboursStage:
         if not folder.is_dir():
             raise InputError(f"{index.folder} holds no judged queries for {config.checkpoint}; keep them with: {again}")
         repair = f"make it again with: {again} --overwrite"
-        with reading(folder, repair):
-            described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
-            entries = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
-            check_description(folder / DESCRIPTION_FILE, described, repair)
-            changed = [name for name in JUDGED.files if fault(folder / name, described["files"][name]) is not None]
-            opened = [folder / name for name in JUDGED.files]
-            self.vectors, self.starts, self.rows = map(open_array, opened, [None] * 3, DTYPES)
-        expected = [FORMAT_VERSION, self.forward.checksum, len(self.vectors), len(self.rows)]
-        fits = self.vectors.shape[1:] == (self.encoder.spaces.size,) and len(self.starts) == len(self.vectors) + 1
-        if entries != expected or changed or not fits or not passed(opened, self._is_sound, len(self.forward)):
-            raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
-        self.counts = np.diff(self.starts.astype(np.int64))
-
-    def _is_sound(self) -> bool:
-        """Whether all rows exist, their lists follow one another, and the vectors are numbers."""
-        rows = are_offsets(self.starts, len(self.rows)) and are_below(self.rows, len(self.forward))
-        return rows and bool(np.isfinite(self.vectors).all())
+        judged, _ = read_judged(folder, self.forward, self.encoder.spaces.size, repair)
+        judged = judged.of_live(self.forward)
+        self.vectors, self.starts, self.rows, self.counts = *judged, judged.counts
 
     def _open(self, index) -> tuple[list[FirstStage], QueryEncoder]:
         """The first stages that say whom to listen to, none to listen to all, and what encodes queries."""
@@ -232,8 +187,7 @@ class NeighboursStage:
         of_each = np.repeat(weights, counts)
         rows, places = np.unique(relevant[of_each > 0], return_inverse=True)
         scores = np.bincount(places, of_each[of_each > 0], minlength=len(rows))
-        live = slice(None) if self.forward.live is None else self.forward.live[rows]
-        return Candidates(self.forward, rows[live], scores[live]).best(depth)
+        return Candidates(self.forward, rows, scores).best(depth)
 
     def lacking_words(self, query: Query) -> list[str]:
         return self.encoder.reranker.lacking_words(query)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.outputs import OutputLockedError
-from rerank_plugin.indexes.corpus_index import update_index
+from rerank_plugin.retrieval.updates import update_index
 from rerank_plugin.service.errors import RequestError, error_responses
 from rerank_plugin.service.state import get_service
 
@@ -75,6 +75,7 @@ class UpdateRequest(BaseModel):
     delete: list[str] = Field(default=[], description="Ids of documents.")
     add: list[NewDocument] = Field(default=[], description="A document replaces one with the same id.")
     merge: bool = Field(default=False, description="Remove deleted documents for good.")
+    adapt: bool = Field(default=False, description="With merge: adapt the encoder anew, and encode all documents.")
 
 
 @router.post("/admin/update", responses=error_responses(400, 401, 403, 404, 409, 422, 503))
@@ -86,7 +87,7 @@ async def update(request: Request, body: UpdateRequest) -> dict[str, int | str]:
     with service.collections.in_use() as snapshot:
         index = snapshot.index(body.index).index
     documents = [Document(new.id, new.title, new.abstract, new.metadata) for new in body.add]
-    work = partial(update_index, index, delete=body.delete, add=documents, merge=body.merge)
+    work = partial(update_index, index, delete=body.delete, add=documents, merge=body.merge, adapt=body.adapt)
     try:
         updated = await asyncio.to_thread(work)
     except InputError as error:

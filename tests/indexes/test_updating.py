@@ -31,7 +31,9 @@ from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.rerankers.lexical import title_frequency
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.retrieval.updates import add_documents, merge_index
 from tests import annotated, small
+from tests.indexes import encoded
 from tests.indexes.alike import search_alike
 from tests.processes import start
 
@@ -54,7 +56,7 @@ def build(folder, documents, **options):
 
 
 def add(folder, *documents):
-    return updating.add(folder, iter(documents), "tests", Problems(), threads=1)
+    return add_documents(folder, iter(documents), "tests", Problems(), threads=1)
 
 
 def by_id(index):
@@ -142,7 +144,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3)), min_size=1, max_size=6)),
         st.tuples(st.just("delete"), st.lists(st.integers(0, 39), min_size=1, max_size=8)),
-        st.tuples(st.just("merge"), st.just(())),
+        st.tuples(st.just("merge"), st.booleans()),
     ),
     min_size=1,
     max_size=5,
@@ -152,11 +154,19 @@ steps = st.lists(
 @settings(max_examples=12, phases=EXPLORE)  # each example takes a second: a smaller one would take minutes
 @given(steps, st.integers(1, 30))
 def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_factory, steps, first):
-    folder = tmp_path_factory.mktemp("updates")
+    """By every stage and model, with encoders and centroids that stay as they are until they are adapted anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        _check_updates(tmp_path_factory.mktemp("updates"), steps, first, patch)
+
+
+def _check_updates(folder, steps, first, patch):
+    other = encoded.encoders(folder, WORDS, patch).other
     journal = lambda number: f"J{number % 2}" if number % 3 else None  # noqa: E731
     left = {one.id: one for one in (document(number, journal=journal(number)) for number in range(first))}
-    build(folder / "index", left.values())
-    deleted = False
+    index = build(folder / "index", left.values())
+    encoded.encode(index, other, left)
+    index.close()
+    judged, deleted = {*left}, False
     for kind, values in steps:
         if kind == "add":
             documents = [document(number, version, journal(number)) for number, version in dict(values).items()]
@@ -175,7 +185,8 @@ def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_fact
                 del left[id]
             deleted = True
         else:
-            updating.merge(folder / "index")
+            merge_index(folder / "index", adapt=values)
+            judged &= {*left}
             deleted = False
         index = Index(folder / "index")
         assert verify(index) and len(index) == len(left)
@@ -184,6 +195,9 @@ def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_fact
     same(index, fresh)
     if not deleted:
         search_alike(index, fresh, [next(iter(left.values())).title])
+    encoded.encode_alike(index, fresh, other)
+    encoded.judge(fresh, other, judged & {*left})
+    encoded.encoded_alike(index, fresh, other, QUERIES, hybrid=not deleted)
     updating.merge(folder / "index")
     index.close()
     del index
@@ -195,6 +209,16 @@ def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_fact
     same(index, fresh)
     for name in ("bm25", "qld", "bm25+rm3"):
         search_alike(index, fresh, [one.title for one in left.values()][:4], name)
+    encoded.equal_arrays(index, fresh)
+    encoded.encoded_alike(index, fresh, other, QUERIES, hybrid=True)
+    merge_index(folder / "index", adapt=True)
+    anew = build(folder / "anew", left.values())
+    encoded.encode(anew, other, judged & {*left})
+    index = Index(folder / "index")
+    assert verify(index)
+    if len(left) >= 3:  # of fewer documents the other's lists are fewer
+        encoded.equal_arrays(index, anew)
+    encoded.encoded_alike(index, anew, other, QUERIES, hybrid=True)
 
 
 def test_a_deleted_and_a_replaced_document_are_gone_for_every_stage(tmp_path):
@@ -224,8 +248,8 @@ def rp_first_stage(name):
     return configure(name)
 
 
-def test_vectors_of_deleted_documents_are_not_found(tmp_path, caplog):
-    """Neither by a query, nor as similar, nor as relevant for a judged query; those of added documents are missing."""
+def test_vectors_of_deleted_documents_are_not_found(tmp_path):
+    """Neither by a query, nor as similar, nor as relevant for a judged query."""
     from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
     from rerank_plugin.retrieval.encoding import IndexEncoder
     from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
@@ -246,11 +270,6 @@ def test_vectors_of_deleted_documents_are_not_found(tmp_path, caplog):
     assert sorted(near.ids) == sorted({*found.ids[:6]} - {*gone})
     with rp.Searcher(index) as searcher:
         assert {hit.docid for hit in searcher.similar(left.ids[0], 40)} == {*left.ids[1:]}
-    caplog.clear()
-    add(tmp_path / "index", document(50))
-    assert "make them again with: rerank-plugin index --encode" in caplog.text
-    with pytest.raises(InputError, match="holds no encodings by ktrel"):
-        DenseConfig("ktrel").open(Index(tmp_path / "index"))
 
 
 def test_concepts_are_those_of_the_same_annotator(tmp_path):

@@ -13,7 +13,7 @@ from rerank_plugin import embed, search
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.indexes.index_folder import ADAPTED, Index
+from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
 from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
@@ -96,7 +96,7 @@ def all_vectors(dense):
 
 def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     """After one search by BM25 and the encoder, and one by the query moved towards the best five."""
-    dense, bm25 = configure(f"dense:{adapted.folder / ADAPTED}").open(adapted), configure("bm25").open(adapted)
+    dense, bm25 = configure(f"dense:{addition(adapted, ADAPTED)}").open(adapted), configure("bm25").open(adapted)
     words, query = bm25.search(QUERY, 1000), dense.encoder.encode(QUERY.text)
     assert len(query) == 512 and np.linalg.norm(query[:256]) == pytest.approx(1) == np.linalg.norm(query[256:])
 
@@ -129,7 +129,7 @@ def test_one_store_serves_the_bundled_encoder_and_the_adapted_one(adapted):
     """Dense retrieval and re-ranking by ktrel have the same scores, of the first space, near the module's."""
     assert len(list((adapted.folder / "encodings").iterdir())) == 1
     stage = configure("dense:ktrel").open(adapted)
-    both = configure(f"dense:{adapted.folder / ADAPTED}").open(adapted)
+    both = configure(f"dense:{addition(adapted, ADAPTED)}").open(adapted)
     hits, rows = stage.search(QUERY, 100), np.arange(len(stage.store))
     assert np.array_equal(stage.store.decode(rows), both.store.decode(rows)[:, :256])
     scores = {
@@ -141,11 +141,11 @@ def test_one_store_serves_the_bundled_encoder_and_the_adapted_one(adapted):
 
 def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted):
     again = ["--index", str(adapted.folder), "--encode", "ktrel"]
-    key = IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key
+    key = IndexEncoder(adapted.forward, addition(adapted, ADAPTED)).key
     with pytest.raises(InputError, match="replace them with --overwrite"):
         index_command.main(again)
     index_command.main([*again, "--overwrite"])
-    assert IndexEncoder(adapted.forward, adapted.folder / ADAPTED).key == key
+    assert IndexEncoder(adapted.forward, addition(adapted, ADAPTED)).key == key
     index_command.main(["--index", str(adapted.folder), "--verify"])
 
 
@@ -163,9 +163,9 @@ def test_what_is_missing_of_an_adapted_index_is_made(adapted, tmp_path, capsys):
     Until then the hybrid takes the encoder as it is, which reads the same vectors, if they are there.
     """
     folder = shutil.copytree(adapted.folder, tmp_path / "index")
-    vectors = encodings_folder(Index(folder).forward, IndexEncoder(adapted.forward, folder / ADAPTED).key)
+    vectors = encodings_folder(Index(folder).forward, IndexEncoder(adapted.forward, folder / ADAPTED / "000001").key)
 
-    config, weights = folder / ADAPTED / "config.json", folder / ADAPTED / "model.safetensors"
+    config, weights = folder / ADAPTED / "000001" / "config.json", folder / ADAPTED / "000001" / "model.safetensors"
 
     def size():
         return configure("hybrid").open(Index(folder)).dense.encoder.spaces.size
@@ -196,7 +196,7 @@ def test_searches_with_ktrel_and_its_encodings_need_no_torch(adapted, capsys):
     line = ["--index", str(adapted.folder), "--query", QUERY.text, "--show", "30"]
     commands = [
         [*line, "--reranker", "ktrel"],
-        [*line, "--reranker", f"ktrel-w:{adapted.folder / ADAPTED}"],
+        [*line, "--reranker", f"ktrel-w:{addition(adapted, ADAPTED)}"],
         [*line, "--first-stage", "dense:ktrel"],
         [*line, "--first-stage", "hybrid"],
     ]
@@ -220,7 +220,9 @@ def test_contexts_of_a_checkpoint_count_by_their_weight(adapted, tmp_path):
     command = ["contexts", "--index", str(folder), "--checkpoint"]
     embed.main([*command, "ktrel", "--weight", "0.25", "--output", str(checkpoint)])
     index_command.main(["--index", str(folder), "--encode", str(checkpoint)])
-    equal, weighted = (configure(f"dense:{one}").open(Index(folder)) for one in (folder / ADAPTED, checkpoint))
+    equal, weighted = (
+        configure(f"dense:{one}").open(Index(folder)) for one in (folder / ADAPTED / "000001", checkpoint)
+    )
     query, found = equal.encoder.encode(QUERY.text), weighted.search(QUERY, 50)
     cosines = (all_vectors(equal) * query)[found.rows].reshape(50, 2, 256).sum(axis=2)
     assert found.first_stage_scores == pytest.approx(cosines @ [1, 0.25], abs=1e-4)
@@ -262,4 +264,4 @@ def test_what_is_not_adapted(adapted, sample_index, index_folder, tmp_path):
     with pytest.raises(InputError, match="fewer than the 500 documents"):
         IndexEncoder(Index(small).forward, "ktrel").adapted()
     with pytest.raises(InputError, match="the bundled encoder ktrel can"):
-        IndexEncoder(adapted.forward, adapted.folder / ADAPTED).adapted()
+        IndexEncoder(adapted.forward, addition(adapted, ADAPTED)).adapted()

@@ -1,0 +1,127 @@
+"""Indexes with encodings by small encoders: one in the place of the bundled one, which is adapted, and another."""
+
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+
+import rerank_plugin as rp
+from rerank_plugin.base.records import Query
+from rerank_plugin.files.arrays import open_array
+from rerank_plugin.indexes.additions import stores
+from rerank_plugin.indexes.index_folder import ADAPTED, JUDGED, addition
+from rerank_plugin.indexes.vector_store import ARRAYS, SOURCE, ListsConfig, Pieces, write_store
+from rerank_plugin.kernels.quantization import Codes
+from rerank_plugin.models import checkpoints, register
+from rerank_plugin.models.ktrel import adaptation
+from rerank_plugin.rerankers import RerankerOptions, load
+from rerank_plugin.retrieval.dense import QueryEncoder
+from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.retrieval.neighbours import write_judged
+from rerank_plugin.retrieval.register import configure
+from rerank_plugin.text.vocabulary import HASHED
+from tests import small
+from tests.models import encodable
+
+FEWEST = 4  # documents that the encoder is adapted to
+
+
+def encoders(folder, words, patch):
+    """Write the two encoders; the first is the bundled one as long as ``patch`` holds."""
+    of_words = small.word_vectors([*words, *(f"{HASHED}{number}" for number in range(5))], 12, seed=5)
+    other = small.word_vectors(words[:6], 8, seed=6)
+    shared = {"layers": 0, "document_words": 200}
+    checkpoints.save_checkpoint(folder / "bundled", encodable.ktrel(of_words, 2, **shared), of_words, {})
+    checkpoints.save_checkpoint(folder / "other", encodable.ktrel(other, 3, **shared), other, {})
+    usual = register.checkpoint_folder
+    patch.setattr(register, "checkpoint_folder", lambda spec: folder / "bundled" if spec == "ktrel" else usual(spec))
+    patch.setattr(adaptation, "FEWEST", FEWEST)
+    return SimpleNamespace(bundled=folder / "bundled", other=folder / "other")
+
+
+def encode(index, other, judged=()):
+    """Encode an index as new ones are: by the bundled encoder, adapted if it has the documents, and by the other."""
+    encoder = IndexEncoder(index.forward, "ktrel")
+    (encoder.adapted() if encoder.adapts else encoder).encode()
+    lists = min(3, len(index))
+    IndexEncoder(index.forward, other).encode(lists=ListsConfig(lists, probes=2, floor=0))
+    judge(index, other, judged)
+
+
+def judge(index, other, ids):
+    """Keep a judged query for every two of these documents."""
+    ids, queries = sorted(ids), {}
+    for number in range(0, len(ids), 2):
+        queries[f"j{number}"] = dict.fromkeys(ids[number : number + 2], 1)
+    texts = [Query(id, f"aspirin heart stroke {' '.join(judged)}") for id, judged in queries.items()]
+    if ids:
+        write_judged(index.forward, QueryEncoder(index.forward, other), [("tests", texts, queries)])
+
+
+def encode_alike(index, fresh, other):
+    """Encode a new index of the documents of another by its encoders, in lists with its centroids."""
+    if (adapted := addition(index, ADAPTED)).is_dir():
+        shutil.copytree(adapted, addition(fresh, ADAPTED))
+    for folder, described in stores(index.forward):
+        encoder = IndexEncoder(
+            fresh.forward, addition(fresh, ADAPTED) if SOURCE in described else described["checkpoint"]
+        )
+        assert encoder.key == folder.name
+        centroids = Codes(*(open_array(folder / f"{name}.npy") for name in ("centroids", "centroid_scales")))
+        pieces, encode = Pieces(fresh.forward, encoder.key, encoder.spaces), encoder.encoder().encode
+        for rows in pieces:
+            pieces.keep(rows, encode(rows))
+        kept = {name: described[name] for name in ("checkpoint", SOURCE, "nlist") if name in described}
+        write_store(pieces, kept, ListsConfig(probes=described["probes"], floor=0), centroids=centroids)
+
+
+def arrays_of(index):
+    """The arrays of each store of an index, by the checksum of its encoder."""
+    return {
+        folder.name: {name: open_array(folder / f"{name}.npy") for name in ARRAYS}
+        for folder, _ in stores(index.forward)
+    }
+
+
+def equal_arrays(index, fresh):
+    """Check that the stores of two indexes have the same arrays."""
+    found, expected = arrays_of(index), arrays_of(fresh)
+    assert found.keys() == expected.keys() and len(found) > 0
+    for key, arrays in expected.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(found[key][name], array)
+            assert found[key][name].dtype == array.dtype
+
+
+def encoded_alike(index, fresh, other, texts, hybrid):
+    """Check that two indexes give the same results by their encodings, to the last bit.
+
+    Args:
+        hybrid: whether those of the hybrid, too, which reads Lucene's scores.
+    """
+    names = ["dense:ktrel", f"dense:{other}"] + ["hybrid", "hybrid+rm3"] * hybrid
+    judged = [addition(one, JUDGED).is_dir() for one in (index, fresh)]
+    assert judged[0] or not judged[1]
+    if judged[1]:
+        names.append(f"neighbours:{other}")
+    for name in names:
+        stages = [configure(name).open(one) for one in (index, fresh)]
+        for text in texts:
+            found, expected = (stage.search(Query("q", text), 20) for stage in stages)
+            assert found.ids == expected.ids, name
+            np.testing.assert_array_equal(found.first_stage_scores, expected.first_stage_scores)
+    ids = sorted(fresh.forward.ids.take(fresh.forward.live_rows))[:8]
+    for model in ("ktrel", str(other)):
+        scores = []
+        for one in (index, fresh):
+            reranker = load(model, one.forward, RerankerOptions())
+            candidates = small.candidates(one.forward, one.forward.rows(ids))
+            scores.append([reranker.score(Query("q", text), candidates) for text in texts])
+        np.testing.assert_array_equal(*scores)
+        with rp.Searcher(index) as searcher, rp.Searcher(fresh) as expected:
+            for id in ids[:2]:
+                assert similar(searcher, id, model) == similar(expected, id, model)
+
+
+def similar(searcher, id, encoder):
+    return [(hit.docid, hit.score) for hit in searcher.similar(id, 30, encoder)]
