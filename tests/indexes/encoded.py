@@ -39,23 +39,24 @@ def encoders(folder, words, patch):
     return SimpleNamespace(bundled=folder / "bundled", other=folder / "other")
 
 
-def encode(index, other, judged=()):
+def encode(index, other, judged=(), left=None):
     """Encode an index as new ones are: by the bundled encoder, adapted if it has the documents, and by the other."""
     encoder = IndexEncoder(index.forward, "ktrel")
     (encoder.adapted() if encoder.adapts else encoder).encode()
     lists = min(3, len(index))
     IndexEncoder(index.forward, other).encode(lists=ListsConfig(lists, probes=2, floor=0))
-    judge(index, other, judged)
+    judge(index, other, judged, left)
 
 
-def judge(index, other, ids):
-    """Keep a judged query for every two of these documents."""
-    ids, queries = sorted(ids), {}
-    for number in range(0, len(ids), 2):
-        queries[f"j{number}"] = dict.fromkeys(ids[number : number + 2], 1)
-    texts = [Query(id, f"aspirin heart stroke {' '.join(judged)}") for id, judged in queries.items()]
-    if ids:
-        write_judged(index.forward, QueryEncoder(index.forward, other), [("tests", texts, queries)])
+def judge(index, other, ids, left=None):
+    """Keep a judged query for every two of these documents, if one of them is ``left``, by default all."""
+    ids, judgments = sorted(ids), {}
+    texts = [Query(f"j{n}", f"aspirin heart stroke {' '.join(ids[n : n + 2])}") for n in range(0, len(ids), 2)]
+    for number, query in enumerate(texts):
+        pair = ids[2 * number : 2 * number + 2]
+        judgments[query.id] = {id: 1 for id in pair if left is None or id in left}
+    if any(judgments.values()):
+        write_judged(index.forward, QueryEncoder(index.forward, other), [("tests", texts, judgments)])
 
 
 def encode_alike(index, fresh, other):

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.forward import FIELDS, is_appended
 from rerank_plugin.indexes.generations import updating as updating_index
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
@@ -135,8 +136,10 @@ def equal_files(index, fresh):
 
 
 def only_its_files(index):
-    """Check that the folder holds nothing but the files of the current generation."""
+    """Check that the folder holds nothing but the files of the current generation, and its additions."""
     found = {path.relative_to(index.folder).as_posix() for path in index.folder.rglob("*") if path.is_file()}
+    own = [addition(index, name).relative_to(index.folder).as_posix() for name in ADDITIONS]
+    found = {name for name in found if not name.startswith(tuple(f"{one}/" for one in own))}
     assert found == {*index.description["files"], index.generation_file, "index.json", "lucene/write.lock"}
 
 
@@ -166,7 +169,7 @@ def _check_updates(folder, steps, first, patch):
     index = build(folder / "index", left.values())
     encoded.encode(index, other, left)
     index.close()
-    judged, deleted = {*left}, False
+    judged, deleted, first_ids = {*left}, False, [*left]
     for kind, values in steps:
         if kind == "add":
             documents = [document(number, version, journal(number)) for number, version in dict(values).items()]
@@ -196,7 +199,7 @@ def _check_updates(folder, steps, first, patch):
     if not deleted:
         search_alike(index, fresh, [next(iter(left.values())).title])
     encoded.encode_alike(index, fresh, other)
-    encoded.judge(fresh, other, judged & {*left})
+    encoded.judge(fresh, other, first_ids, judged & {*left})
     encoded.encoded_alike(index, fresh, other, QUERIES, hybrid=not deleted)
     updating.merge(folder / "index")
     index.close()
@@ -213,7 +216,7 @@ def _check_updates(folder, steps, first, patch):
     encoded.encoded_alike(index, fresh, other, QUERIES, hybrid=True)
     merge_index(folder / "index", adapt=True)
     anew = build(folder / "anew", left.values())
-    encoded.encode(anew, other, judged & {*left})
+    encoded.encode(anew, other, first_ids, judged & {*left})
     index = Index(folder / "index")
     assert verify(index)
     if len(left) >= 3:  # of fewer documents the other's lists are fewer
@@ -463,27 +466,39 @@ class Kill:
 
 KILL = Kill()  # an audit hook cannot be removed
 
+
+def by_encodings(index, other):
+    """What the stages that read encodings find."""
+    names = ("dense:ktrel", f"dense:{other}", f"neighbours:{other}", "hybrid")
+    found = [rp_first_stage(name).open(index).search(Query("q", QUERIES[0]), 9) for name in names]
+    return [(one.ids, one.first_stage_scores.tolist()) for one in found]
+
+
 UPDATES = {
     "add": lambda folder: add(folder, document(2, version=1), document(30), document(31)),
     "delete": lambda folder: updating.delete(folder, [document(1).id, document(20).id]),
-    "merge": updating.merge,
+    "merge": merge_index,
+    "merge and adapt": partial(merge_index, adapt=True),
 }
 
 
 @pytest.mark.parametrize("kind", UPDATES)
-def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kind, pytestconfig):
-    """And the same command goes on; a reader of the old generation, too.
+def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kind, pytestconfig, monkeypatch):
+    """And the same command goes on; a reader of the old generation, too, with its encodings.
 
-    Every fourth change is tried, and all of them with the thorough profile.
+    Every eighth change is tried, and all of them with the thorough profile.
     """
-    step = 1 if pytestconfig.getoption("--hypothesis-profile") == "thorough" else 4
-    build(tmp_path / "start", [document(number) for number in range(12)]).close()
+    step = 1 if pytestconfig.getoption("--hypothesis-profile") == "thorough" else 8
+    other = encoded.encoders(tmp_path, WORDS, monkeypatch).other
+    index = build(tmp_path / "start", [document(number) for number in range(12)])
+    encoded.encode(index, other, [document(number).id for number in range(8)])
+    index.close()
     add(tmp_path / "start", document(20), document(3, version=1))
     update, changes, done = UPDATES[kind], 0, False
     shutil.copytree(tmp_path / "start", tmp_path / "expected")
     update(tmp_path / "expected")
     expected, before = Index(tmp_path / "expected"), Index(tmp_path / "start")
-    ends = by_id(before), by_id(expected)
+    ends, answers = [[by(one) for one in (before, expected)] for by in (by_id, lambda one: by_encodings(one, other))]
     while not done:
         folder = shutil.copytree(tmp_path / "start", tmp_path / f"{kind}{changes}")
         reader = Index(folder)
@@ -496,8 +511,9 @@ def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kin
         gc.collect()
         index = Index(folder)
         assert verify(index) and by_id(index) in ends
+        assert by_encodings(index, other) == answers[index.description["number"] > before.description["number"]]
         switched = by_id(index) == ends[1] and index.description["number"] > before.description["number"]
-        assert by_id(reader) == ends[0]
+        assert by_id(reader) == ends[0] and by_encodings(reader, other) == answers[0]
         index.close()
         if changes % 2 or done:
             reader.close()
@@ -506,10 +522,12 @@ def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kin
         index = Index(folder)
         assert by_id(index) == ends[1] and frequencies(index) == frequencies(expected) and verify(index)
         search_alike(index, expected, QUERIES[:2])
+        assert by_encodings(index, other) == answers[1]
         reader.close()
         index.close()
         updating.delete(folder, [document(5).id])
         only_its_files(Index(folder))
+        assert all(len(list((folder / name).iterdir())) == 1 for name in ADDITIONS)
         shutil.rmtree(folder)
         changes += step
     assert changes > 20
