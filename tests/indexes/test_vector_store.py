@@ -19,6 +19,7 @@ from rerank_plugin.indexes.vector_store import (
     ListsConfig,
     Pieces,
     VectorStore,
+    encodings_folder,
     open_store,
     remove_left_pieces,
     write_store,
@@ -418,3 +419,82 @@ def test_a_store_in_memory_of_some_documents():
     assert store.scores(query, order).tolist() == expected.tolist()
     assert store.decode(order) == pytest.approx(vectors[[2, 0, 1, 0]], abs=0.02)
     assert store.search(query, 2)[0].tolist() == rows[np.argsort(-expected[[1, 2, 0]])[:2]].tolist()
+
+
+@given(
+    st.integers(1, 60), st.integers(1, 7), st.lists(st.integers(1, 25), max_size=3), st.integers(1, 9),
+    st.integers(1, 3), st.booleans(), SEEDS,
+)  # fmt: skip
+def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
+    count, lists, added, best_of, probes, filtered, seed
+):
+    """With the same centroids, to the last bit, and from the same lists."""
+    random, total = np.random.default_rng(seed), count + sum(added)
+    vectors, centroids = vectors_of(total, seed), SPACES.quantize(vectors_of(lists, seed + 1))
+    given = random.integers(0, lists, total)
+    order, offsets, start = [], [], 0
+    for size in (count, *added):
+        part = given[start : start + size]
+        order.append(start + np.argsort(part, kind="stable"))
+        offsets.append(start + np.concatenate([[0], np.cumsum(np.bincount(part, minlength=lists))]))
+        start += size
+    rows = np.concatenate(order).astype(np.int32)
+    positions = np.argsort(rows).astype(np.int32)
+    gone = np.flatnonzero(random.random(total) < 0.3)
+    quantized = SPACES.quantize(vectors[rows])
+    store = VectorStore(
+        SPACES, *quantized, rows, positions, np.stack(offsets), *centroids, probes, threads=2, deleted=gone
+    )
+    live = np.setdiff1d(np.arange(total), gone)
+    plain, _ = store_of(vectors[live], lists, seed, given=given[live])
+    plain = VectorStore(SPACES, *plain.codes, plain.rows, plain.positions, plain.lists, *centroids, probes, threads=2)
+    fits = random.random(total) < 0.5
+    fits[gone] = False
+    for query in vectors_of(3, seed + 2):
+        for depth in (probes, lists):
+            found = store.search(query, best_of, fits if filtered else None, depth)
+            expected = plain.search(query, best_of, fits[live] if filtered else None, depth)
+            assert found[0].tolist() == live[expected[0]].tolist() and found[1].tolist() == expected[1].tolist()
+
+
+def test_a_store_that_was_appended_to_and_copied_is_that_of_all_documents(tmp_path, monkeypatch):
+    """Appended in segments of four documents, two at a time; copied without three documents."""
+    monkeypatch.setattr(vector_store, "SEGMENT", 4)
+    monkeypatch.setattr(vector_store, "PIECE", 2)
+    first, whole, some = (
+        indexed(tmp_path / name, small.DOCUMENTS[:size]) for name, size in (("a", 3), ("b", 10), ("c", 7))
+    )
+    before = write_store(pieces_of(first, vectors_of()[:3]), config=ListsConfig(lists=2, floor=0))
+    after = encodings_folder(whole, "key")
+    vector_store.append_to_store(before, after, whole, lambda rows: vectors_of()[rows], {"more": 1})
+    store = open_store(whole, "key", SPACES)
+    assert store.lists.shape == (3, 3) and store.description["segments"] == 3 and store.description["more"] == 1
+    assert np.array_equal(store.decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
+    nearest = (store.decode(store.rows) @ SPACES.decode(store.centroids).T).argmax(axis=1)
+    for offsets in store.lists:
+        assert np.array_equal(nearest[offsets[0] : offsets[-1]], np.repeat(np.arange(2), np.diff(offsets)))
+    assert len(open_store(first, "key", SPACES)) == 3  # whose files the others were appended to
+    pieces = store.description["files"]["codes.npy"]["pieces"]
+    assert len(pieces) == 2 and sum(piece["bytes"] for piece in pieces) == (after / "codes.npy").stat().st_size
+    kept = np.array([0, 1, 3, 4, 6, 7, 9])
+    vector_store.copy_store(after, encodings_folder(some, "key"), kept, some)
+    copied = open_store(some, "key", SPACES)
+    assert copied.lists.shape == (1, 3) and np.array_equal(copied.decode(np.arange(7)), store.decode(kept))
+    shutil.rmtree(encodings_folder(some, "key"))
+    write_store(pieces_of(some, vectors_of()[kept]), config=ListsConfig(floor=0), centroids=store.centroids)
+    for name in vector_store.ARRAYS:
+        found = np.load(encodings_folder(some, "key") / f"{name}.npy")
+        written = {"codes": copied.codes.codes, "scales": copied.codes.scales, "centroids": copied.centroids.codes}
+        assert np.array_equal(found, written.get(name, getattr(copied, name, copied.centroids.scales)))
+
+
+def test_bytes_beyond_a_generation_s_are_removed_before_documents_are_appended(tmp_path):
+    """A kill leaves them; an open store of the generation ignores them."""
+    first, whole = indexed(tmp_path / "a", small.DOCUMENTS[:3]), indexed(tmp_path / "b")
+    before = write_store(pieces_of(first, vectors_of()[:3]), config=ListsConfig(lists=2, floor=0))
+    for name in vector_store.APPENDED:
+        with open(before / f"{name}.npy", "ab") as file:
+            file.write(bytes(1000))
+    assert np.array_equal(open_store(first, "key", SPACES).rows.shape, [3])
+    vector_store.append_to_store(before, encodings_folder(whole, "key"), whole, lambda rows: vectors_of()[rows])
+    assert np.array_equal(open_store(whole, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))

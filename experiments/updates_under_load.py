@@ -1,0 +1,222 @@
+"""``python -m experiments.updates_under_load``: updates an index while a service over it answers queries.
+
+A service is started over the index. Queries are sent at a fixed rate, whether or not earlier ones are answered, half of
+them to BM25 and a reranker, half to the hybrid. Meanwhile commands update the index in a process of their own, and the
+service reloads after each. Every answer is compared, document by document and score by score, with what the library
+finds in each generation: it has to be the answer of one that the service may have had open then.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import numpy as np
+
+from rerank_plugin import options as commandline
+from rerank_plugin.corpora import QUERIES, accepted, queries
+from rerank_plugin.files.outputs import scratch_folder
+from rerank_plugin.ranking.searcher import Searcher
+
+MODES = {"delta": ("delta", "bm25"), "hybrid": ("none", "hybrid")}  # reranker and first stage
+HITS, DEPTH = 10, 500
+LONGEST = 300  # seconds that a client waits
+PAUSE = 5.0  # seconds before the first update, and after the last one
+
+Hits = list[tuple[str, float]]
+
+
+class Answer(NamedTuple):
+    """A request and its answer: what was asked, when, what came back (None for a failure), and why it failed."""
+
+    mode: str
+    text: str
+    sent: float
+    done: float
+    hits: Hits | None
+    error: str = ""
+
+
+class Period(NamedTuple):
+    """A stretch of time, of an update or of a reload."""
+
+    name: str
+    started: float
+    done: float
+
+
+class Client:
+    """Asks a service."""
+
+    def __init__(self, address: str, token: str):
+        self.address, self.headers = address, {"Authorization": f"Bearer {token}"}
+
+    def ask(self, mode: str, text: str) -> Answer:
+        reranker, stage = MODES[mode]
+        asked = {"query": text, "hits": HITS, "depth": DEPTH, "reranker": reranker, "first_stage": stage}
+        started = time.monotonic()
+        try:
+            request = Request(f"{self.address}/v1/index/search?{urlencode(asked)}", headers=self.headers)
+            with urlopen(request, timeout=LONGEST) as response:
+                found = json.load(response)["candidates"]
+        except OSError as error:
+            return Answer(mode, text, started, time.monotonic(), None, str(error))
+        hits = [(one["docid"], float(np.float32(one["score"]))) for one in found]
+        return Answer(mode, text, started, time.monotonic(), hits)
+
+    def reload(self) -> None:
+        with urlopen(Request(f"{self.address}/admin/reload", b"", self.headers), timeout=LONGEST):
+            pass
+
+
+def expected(folder: Path, texts: Sequence[str]) -> dict[tuple[str, str], Hits]:
+    """What the library finds in the current generation of an index, by mode and text."""
+    found = {}
+    for mode, (reranker, stage) in MODES.items():
+        with Searcher(folder, None if reranker == "none" else reranker, first_stage=stage, depth=DEPTH) as searcher:
+            for text in texts:
+                hits = searcher.search(text, HITS)
+                found[mode, text] = [(hit.docid, float(np.float32(hit.score))) for hit in hits]
+    return found
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[Client]:
+    """A client of a service over an index, in a process of its own."""
+    with scratch_folder() as scratch:
+        token = secrets.token_hex(16)
+        (scratch / "token").write_text(token)
+        line = ["serve", "--index", f"index={folder}", "--reranker", "delta", "--port", "0"]
+        command = [sys.executable, "-m", "rerank_plugin", *line, "--token-file", str(scratch / "token")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None, "it is a pipe"
+                yield Client(process.stdout.readline().strip(), token)
+            finally:
+                process.terminate()
+
+
+def send(client: Client, texts: Sequence[str], rate: float, ended: Event) -> list[Answer]:
+    """Send queries at a rate until the event is set; the answers."""
+    futures: list[Future[Answer]] = []
+    with ThreadPoolExecutor(64) as threads:
+        started, modes = time.monotonic(), list(MODES)
+        for number in count():
+            time.sleep(max(0.0, started + number / rate - time.monotonic()))
+            if ended.is_set():
+                break
+            text = texts[number // len(modes) % len(texts)]
+            futures.append(threads.submit(client.ask, modes[number % len(modes)], text))
+    return [future.result() for future in futures]
+
+
+def update(folder: Path, spec: str) -> None:
+    """Run the command of an update: ``add=CORPUS``, ``delete=IDS``, ``merge`` or ``merge+adapt``."""
+    kind, _, value = spec.partition("=")
+    line = ["--merge", "--adapt"] if kind == "merge+adapt" else [f"--{kind}", *([value] if value else [])]
+    command = [sys.executable, "-m", "rerank_plugin", "index", "--index", str(folder), *line]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def fault(answer: Answer, periods: Sequence[Period], results: Sequence[dict[tuple[str, str], Hits]]) -> str:
+    """What is wrong with an answer; empty if nothing is.
+
+    Args:
+        periods: of the updates, and the reloads that followed. results: of each generation, the first included.
+    """
+    if answer.hits is None:
+        return answer.error
+    reloads = [period for period in periods if period.name == "reload"]
+    first = sum(period.done <= answer.sent for period in reloads)  # what was reloaded before was open
+    last = sum(period.started <= answer.done for period in reloads)
+    if any(results[number][answer.mode, answer.text] == answer.hits for number in range(first, last + 1)):
+        return ""
+    others = [number for number, result in enumerate(results) if result[answer.mode, answer.text] == answer.hits]
+    return f"not the answer of the generations {first} to {last}, but of {others or 'none'}"
+
+
+def run(options: Namespace) -> dict:
+    """Update the index under load; the measurements."""
+    texts = [query.text for query in queries(options.queries)][: options.distinct]
+    folder, periods, ended = options.index, list[Period](), Event()
+    with service(folder) as client, ProcessPoolExecutor(1, get_context("spawn")) as library:
+        results, answers = [library.submit(expected, folder, texts).result()], list[Answer]()
+        sender = Thread(target=lambda: answers.extend(send(client, texts, options.rate, ended)))
+        sender.start()
+        try:
+            time.sleep(PAUSE)
+            for spec in options.updates:
+                started = time.monotonic()
+                update(folder, spec)
+                updated = time.monotonic()
+                results.append(library.submit(expected, folder, texts).result())
+                compared = time.monotonic()
+                client.reload()
+                periods.append(Period(spec.partition("=")[0], started, updated))
+                periods.append(Period("reload", compared, time.monotonic()))
+            time.sleep(PAUSE)
+        finally:
+            ended.set()
+            sender.join()
+    faults = [text for answer in answers if (text := fault(answer, periods, results))]
+    return {
+        "sent": len(answers),
+        "failed": sum(answer.hits is None for answer in answers),
+        "wrong": len(faults) - sum(answer.hits is None for answer in answers),
+        "faults": faults[:10],
+        "rate": len(answers) / (max(answer.sent for answer in answers) - min(answer.sent for answer in answers)),
+        "changed": [
+            sum(before[key] != after[key] for key in after) / len(after) for before, after in zip(results, results[1:])
+        ],
+        "latencies": latencies(answers, periods),
+        "updates": [[period.name, round(period.done - period.started, 2)] for period in periods],
+    }
+
+
+def latencies(answers: Sequence[Answer], periods: Sequence[Period]) -> dict[str, dict[str, list]]:
+    """The number of answers, and median, 99th percentile and largest latency in ms, by what went on and by mode."""
+    by_name: dict[str, dict[str, list[float]]] = {}
+    for answer in answers:
+        names = {one.name for one in periods if one.started <= answer.sent < one.done} or {"neither"}
+        for name in names:
+            by_name.setdefault(name, {}).setdefault(answer.mode, []).append(1000 * (answer.done - answer.sent))
+    return {
+        name: {
+            mode: [len(values), *(round(float(value), 1) for value in (*np.percentile(values, [50, 99]), max(values)))]
+            for mode, values in of_mode.items()
+        }
+        for name, of_mode in by_name.items()
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = commandline.parser("updates_under_load", __doc__.split("\n\n", 1)[1])
+    parser.prog = "python -m experiments.updates_under_load"
+    add = parser.add_argument
+    add("--index", type=Path, required=True, help="index with encodings by ktrel; a copy, as it is updated")
+    add("--queries", required=True, help=f"queries to send: {accepted(QUERIES)}")
+    add("--distinct", type=int, default=25, help="of them so many")
+    add("--rate", type=float, default=20.0, help="queries a second")
+    updates = "in this order: add=CORPUS, delete=IDS, merge, merge+adapt"
+    add("--updates", nargs="+", required=True, metavar="UPDATE", help=updates)
+    options = commandline.parse(parser, argv)
+    parser.check_counts(options, "distinct")
+    print(json.dumps(run(options), indent=1))
+
+
+if __name__ == "__main__":
+    commandline.run(main)
