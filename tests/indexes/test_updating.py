@@ -2,12 +2,13 @@
 
 import gc
 import os
+import re
 import resource
 import shutil
 import signal
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 import numpy as np
@@ -21,16 +22,18 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import OutputLockedError
-from rerank_plugin.indexes import updating
+from rerank_plugin.indexes import additions, updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.forward import FIELDS, is_appended
 from rerank_plugin.indexes.generations import updating as updating_index
 from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition
+from rerank_plugin.indexes.vector_store import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.rerankers.lexical import title_frequency
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.updates import add_documents, merge_index
 from tests import annotated, small
@@ -254,7 +257,6 @@ def rp_first_stage(name):
 def test_vectors_of_deleted_documents_are_not_found(tmp_path):
     """Neither by a query, nor as similar, nor as relevant for a judged query."""
     from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
-    from rerank_plugin.retrieval.encoding import IndexEncoder
     from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
 
     index = build(tmp_path / "index", [document(number) for number in range(40)])
@@ -596,3 +598,87 @@ def test_the_function_updates_and_opens(folder):
     assert len(index) == len(index.forward) == 8 and index.description["number"] == 4
     assert rp.update_index(index).generation == index.generation  # nothing to do
     assert all(is_appended(name) or "000004" in name for name in index.description["files"] if "forward" in name)
+
+
+@pytest.fixture
+def encoded_folder(folder, tmp_path, monkeypatch):
+    """The folder of an index of eight documents with encodings, and the other encoder's."""
+    other = encoded.encoders(tmp_path, WORDS, monkeypatch).other
+    with closing(Index(folder)) as index:
+        encoded.encode(index, other)
+    return folder, other
+
+
+def test_many_added_documents_or_unknown_words_ask_for_an_adaptation(encoded_folder, caplog, monkeypatch):
+    """Of the eight documents each has one word that the encoder does not know, of some fifty."""
+    folder, _ = encoded_folder
+    monkeypatch.setattr(additions, "FEWEST_WORDS", 12)
+    monkeypatch.setattr(additions, "MOST_ADDED", 0.25)
+    cure = f"rerank-plugin index --index {folder} --merge --adapt"
+    add(folder, Document("n1", "aspirin heart", "stroke women"), Document("n2", "cancer", ""))
+    assert not caplog.records
+    add(folder, Document("n3", "diet", " ".join(f"unheard{number}" for number in range(6))))
+    added, unknown = caplog.messages
+    assert "3 documents were added since the encoder was adapted to 8" in added and added.endswith(cure)
+    assert re.search(r"does not know 50\.0% of the words .* did not know \d\.\d% then: .*--adapt$", unknown)
+    caplog.clear()
+    assert merge_index(folder).documents == 11  # a merge forgets nothing of this
+    add(folder, Document("n4", "diet", ""))
+    assert len(caplog.messages) == 2 and "4 documents" in caplog.text
+    merge_index(folder, adapt=True)
+    caplog.clear()
+    add(folder, Document("n5", "diet", ""))
+    assert not caplog.records
+
+
+def test_a_model_that_is_gone_leaves_its_encodings_behind(encoded_folder, caplog):
+    folder, other = encoded_folder
+    other.rename(other.with_name("moved"))
+    add(folder, document(20))
+    [warning] = [message for message in caplog.messages if "were added since" not in message]
+    assert "new documents cannot be encoded" in warning and f"--encode {other} --index" in warning
+    index = Index(folder)
+    assert verify(index) and len(list(addition(index, "encodings").iterdir())) == 1
+    assert len(rp_first_stage("dense:ktrel").open(index).search(Query("q", "aspirin heart"), 20)) > 0
+    other.with_name("moved").rename(other)
+    with pytest.raises(InputError, match="holds no encodings by .*; encode it with"):
+        rp_first_stage(f"dense:{other}").open(index)
+
+
+def test_an_adaptation_needs_encodings_by_the_bundled_encoder(folder, index_command):
+    before = state(folder)
+    status, _, err = index_command("--index", folder, "--merge", "--adapt")
+    assert status == 2 and "holds no encodings by ktrel to adapt" in err and f"--encode ktrel --index {folder}" in err
+    assert index_command("--index", folder, "--adapt")[0] == 2
+    with pytest.raises(InputError, match="give merge, too"):
+        rp.update_index(folder, adapt=True)
+    assert state(folder) == before
+
+
+def test_an_encoding_of_another_generation_is_refused(encoded_folder):
+    folder, other = encoded_folder
+    index = Index(folder)
+    updating.delete(folder, ["a0"])
+    encoder = IndexEncoder(index.forward, other)
+    with pytest.raises(InputError, match="was updated since it was opened"):
+        encoder.encode(overwrite=True)
+    with updating_index(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
+        IndexEncoder(Index(folder).forward, other).encode(overwrite=True)
+
+
+def test_the_command_adapts_and_ends_an_encoding_that_was_killed(encoded_folder, index_command, monkeypatch):
+    folder, _ = encoded_folder
+    add(folder, document(20), document(2, version=1))
+    status, out, err = index_command("--index", folder, "--merge", "--adapt")
+    assert status == 0 and "merged, and the encoder adapted anew in" in out, err
+    status, _, err = index_command("--index", folder, "--encode", "ktrel")
+    assert status == 2 and "exist already" in err
+    with monkeypatch.context() as patch:
+        patch.setattr(Pieces, "remove", lambda self: None)  # killed when its store was complete
+        assert index_command("--index", folder, "--encode", "ktrel", "--overwrite")[0] == 0
+    assert list(folder.glob("encodings/*/*.pieces"))
+    status, out, _ = index_command("--index", folder, "--encode", "ktrel")
+    assert status == 0 and "the encodings by ktrel are complete" in out
+    assert not list(folder.glob("encodings/*/*.pieces")) and verify(Index(folder))
+    status, _, err = index_command("--index", folder, "--encode", "ktrel")
+    assert status == 2 and "exist already" in err
