@@ -120,7 +120,7 @@ def stores(index: ForwardIndex) -> Iterator[tuple[Path, dict]]:
 
 def _judged(folder: Path, index: ForwardIndex):
     try:
-        return read_judged(folder, index, None, "give --encode and --judged again")
+        return read_judged(folder, index, None, "keep judged queries again")
     except InputError as error:
         log.warning("left behind: %s", error)
         return None

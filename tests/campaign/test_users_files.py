@@ -348,7 +348,7 @@ def test_verification_notices_a_changed_description(copy, changes, message):
 
 
 def damage(folder):
-    path = folder / "codes.000001.npy"
+    path = folder / "codes.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
@@ -361,8 +361,8 @@ def give_to_another_index(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (damage, "codes.000001.npy does not match its checksum"),
-        (lambda folder: (folder / "codes.000001.npy").unlink(), "codes.000001.npy does not match its checksum"),
+        (damage, "codes.npy does not match its checksum"),
+        (lambda folder: (folder / "codes.npy").unlink(), "codes.npy does not match its checksum"),
         (lambda folder: (folder / "encodings.json").unlink(), "encodings.json cannot be read"),
         (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, of another index, or"),
         (give_to_another_index, "encodings.json is damaged, of another index, or"),

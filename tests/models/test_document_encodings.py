@@ -68,7 +68,7 @@ def test_the_files_of_an_encoding(index, vectors):
     model = make("ktrel", vectors)
     key = weights_checksum(model, vectors.vocabulary)
     folder = encode_index(model, model.input_builder(index, vectors.vocabulary), overwrite=True)
-    assert folder == encodings_folder(index, key) == index.folder / "encodings" / key
+    assert folder == encodings_folder(index, key) == index.folder / "encodings/000001" / key
     names = ["centroid_scales", "centroids", "codes", "lists", "positions", "rows", "scales"]
     arrays = [f"{name}.000001.npy" for name in names]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*arrays, "encodings.json"])

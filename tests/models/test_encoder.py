@@ -132,7 +132,7 @@ def test_an_interrupted_encoding_goes_on(tmp_path, folders, index_folder, encode
     monkeypatch.setattr(Encoder, "encode_texts", stopping)
     with pytest.raises(KeyboardInterrupt):
         IndexEncoder(Index(copy).forward, folders["st"]).encode(batch_size=5)
-    assert len(list(copy.glob("encodings/*.pieces/*.npy"))) == 2 and verification.verify(Index(copy))
+    assert len(list(copy.glob("encodings/*/*.pieces/*.npy"))) == 2 and verification.verify(Index(copy))
     seen = []
     monkeypatch.setattr(Encoder, "encode_texts", lambda model, found: seen.extend(found) or encode(model, found))
     encoder = IndexEncoder(Index(copy).forward, folders["st"])
@@ -142,7 +142,7 @@ def test_an_interrupted_encoding_goes_on(tmp_path, folders, index_folder, encode
     resumed, whole = (store.decode(rows) for store in stores)  # a code may differ where rounding decides alone
     np.testing.assert_allclose(resumed, whole, rtol=0, atol=1.01 / 127 * np.abs(whole).max())
     assert np.abs(resumed - whole).mean() < 1e-4
-    assert not list(copy.glob("encodings/*.pieces")) and verification.verify(Index(copy))
+    assert not list(copy.glob("encodings/*/*.pieces")) and verification.verify(Index(copy))
 
 
 def test_minilm_by_its_name(tmp_path, index_folder, index_command):
