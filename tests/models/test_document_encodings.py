@@ -70,7 +70,7 @@ def test_the_files_of_an_encoding(index, vectors):
     folder = encode_index(model, model.input_builder(index, vectors.vocabulary), overwrite=True)
     assert folder == encodings_folder(index, key) == index.folder / "encodings/000001" / key
     names = ["centroid_scales", "centroids", "codes", "lists", "positions", "rows", "scales"]
-    arrays = [f"{name}.000001.npy" for name in names]
+    arrays = [f"{name}.npy" for name in names]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*arrays, "encodings.json"])
     described = json.loads((folder / "encodings.json").read_text())
     assert (described["model"], described["weights"]) == ("ktrel", key)
