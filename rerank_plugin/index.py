@@ -275,9 +275,6 @@ def encode(options: Namespace) -> None:
     if complete:
         remove_left_pieces(encoder.index)
     if complete and not options.judged:
-        if (encoder.adapted() if adapts else encoder).ended():
-            print(f"{options.index}: the encodings by {options.encode} are complete")
-            return
         raise InputError(
             f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"
         )

@@ -19,6 +19,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import chunks
+from rerank_plugin.indexes.sharding import gathered_words
 from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.indexes.vector_store import ENCODED, ListsConfig, Pieces, encodings_folder, write_store
 from rerank_plugin.inputs.builder import InputBuilder
@@ -89,11 +90,11 @@ def encode_index(
 
 
 def unknown_words(builder: InputBuilder, rows: np.ndarray) -> tuple[int, int]:
-    """Of consecutive rows int64 [n], the number of words that a model does not know by themselves, and of all words."""
+    """Of documents by rows int64 [n], the number of words that a model does not know by themselves, and of all words."""
     index, known = builder.index, TermIds(builder.index, builder.vocabulary, by_hash=False).array > 0
     unknown, words = 0, 0
     for some in chunks(rows, PIECE):
-        tokens = index.tokens[int(index.offsets[some[0]]) : int(index.offsets[some[-1] + 1])]
+        tokens = gathered_words(index, some).tokens
         unknown, words = unknown + len(tokens) - int(known[tokens].sum()), words + len(tokens)
     return unknown, words
 

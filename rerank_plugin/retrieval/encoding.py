@@ -23,7 +23,6 @@ from rerank_plugin.indexes.vector_store import (
     ENCODER,
     SOURCE,
     ListsConfig,
-    Pieces,
     VectorStore,
     encodings_folder,
     open_store,
@@ -70,10 +69,6 @@ class IndexEncoder:
     def store(self) -> VectorStore | None:
         """The stored encodings, as :func:`~rerank_plugin.indexes.vector_store.open_store` gives them."""
         return open_store(self.index, self.key, self.spaces)
-
-    def ended(self) -> bool:
-        """Whether an encoding was killed when its store was complete; the rest of it is then done."""
-        return Pieces(self.index, self.key, self.spaces).removed_if_complete()
 
     def encoder(self, batch_size: int | None = None, threads: int | None = None) -> Encoder:
         """The model as an encoder of documents of the index; arguments as in :meth:`encode`."""
