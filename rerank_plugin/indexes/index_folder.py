@@ -192,9 +192,9 @@ def switch_generation(folder: Path, written: bytes) -> None:
         file.write(written)
 
 
-def write_generation(folder: Path, description: dict) -> None:
-    """Write the description of a generation of all files of a folder, and make it the current one."""
-    switch_generation(folder, describe_generation(folder, description))
+def write_generation(folder: Path, description: dict, files: dict[str, dict] | None = None) -> None:
+    """Write the description of a generation of an index as `describe_generation` does, and make it the current one."""
+    switch_generation(folder, describe_generation(folder, description, files))
 
 
 def _with_checksums(description: dict, files: dict[str, dict]) -> bytes:

@@ -90,7 +90,7 @@ def encode_index(
 
 
 def unknown_words(builder: InputBuilder, rows: np.ndarray) -> tuple[int, int]:
-    """Of documents by rows int64 [n], the number of words that a model does not know by themselves, and of all words."""
+    """The number of words of documents that a model does not know by themselves, and of all, by rows int64 [n]."""
     index, known = builder.index, TermIds(builder.index, builder.vocabulary, by_hash=False).array > 0
     unknown, words = 0, 0
     for some in chunks(rows, PIECE):
