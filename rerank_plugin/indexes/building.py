@@ -299,13 +299,15 @@ def _encodable(document: Document) -> Document:
 
 
 def lucene_rows(table: StringTable, reader: Any, first: int = 0) -> np.ndarray:
-    """Row of each Lucene document number, int64 [n]: Lucene's threads and merges may reorder documents.
+    """Row of each Lucene document number, uint32 [n]: Lucene's threads and merges may reorder documents.
 
     Args:
         table: the ids of all rows.
         first: row of the first document of the Lucene index, which has all later ones, too.
     """
-    rows = np.concatenate([table.find(page) for page in lucene_ids(reader)])
-    if not np.array_equal(np.sort(rows), np.arange(first, len(table))):
+    rows = np.concatenate([table.find(page).astype(np.uint32) for page in lucene_ids(reader)])  # the largest for -1
+    found = np.zeros(len(table), bool)
+    found[rows[rows < len(table)]] = True
+    if len(rows) != len(table) - first or not found[first:].all():
         raise RuntimeError("Lucene and the forward index hold different documents")
     return rows

@@ -479,7 +479,7 @@ class ForwardIndexWriter:
             lucene_rows: int [L], row of each Lucene number; -1 or `DELETED` for a deleted document.
             deleted: rows int64 [n] of documents of the index that are deleted now.
         """
-        save_array(self.folder / self.layout.lucene_rows, lucene_rows.astype(np.uint32))
+        save_array(self.folder / self.layout.lucene_rows, lucene_rows.astype(np.uint32, copy=False))
         return self._write_statistics(max(len(self.terms), 1), deleted)
 
     def _write_statistics(

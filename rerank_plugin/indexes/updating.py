@@ -47,6 +47,7 @@ from rerank_plugin.indexes.index_folder import (
 from rerank_plugin.indexes.lucene_reader import commit_files, commit_id, open_reader, segment_sizes
 from rerank_plugin.indexes.lucene_writer import filterable, update_lucene
 
+PART = 1 << 20  # rows of Lucene's documents that are compared at once
 Carry = Callable[[ForwardIndex, ForwardIndex], None]  # writes the additions of a generation from the one before
 
 
@@ -183,7 +184,8 @@ class _Update:
         self.lucene = dict(index.description["lucene"])
         if COMMIT_FILE not in self.lucene:
             raise InputError(f"{index.folder} has no Lucene index, which an update changes: {index.rebuild}")
-        self.lucene_rows, self.lucene_files = NO_ROWS, list[str]()
+        self.lucene_rows: np.ndarray = NO_ROWS
+        self.lucene_files: list[str] = []
 
     def change_lucene(
         self,
@@ -215,9 +217,10 @@ class _Update:
         for segment, size in segment_sizes(reader).items():  # those of deleted documents alone are gone
             if segment not in known:
                 known[segment], added_rows = added_rows[:size], added_rows[size:]
-            parts.append(known[segment].astype(np.int64))
+            parts.append(known[segment].astype(np.uint32, copy=False))
         rows = np.concatenate(parts)
-        rows[np.isin(rows, deleted)] = DELETED
+        for some in chunks(rows, PART):  # views: little memory is needed besides
+            some[np.isin(some, deleted)] = DELETED
         if len(added_rows) or (rows != DELETED).sum() != reader.numDocs():
             raise RuntimeError("Lucene and the forward index hold different documents")
         reader.close()
