@@ -157,7 +157,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=12, phases=EXPLORE)  # each example takes a second: a smaller one would take minutes
+@settings(max_examples=8, phases=EXPLORE)  # each example takes seconds: a smaller one would take minutes
 @given(steps, st.integers(1, 30))
 def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_factory, steps, first):
     """By every stage and model, with encoders and centroids that stay as they are until they are adapted anew."""
@@ -203,7 +203,7 @@ def _check_updates(folder, steps, first, patch):
         search_alike(index, fresh, [next(iter(left.values())).title])
     encoded.encode_alike(index, fresh, other)
     encoded.judge(fresh, other, first_ids, judged & {*left})
-    encoded.encoded_alike(index, fresh, other, QUERIES, hybrid=not deleted)
+    encoded.encoded_alike(index, fresh, other, QUERIES[:2], hybrid=not deleted)
     updating.merge(folder / "index")
     index.close()
     del index
@@ -216,7 +216,7 @@ def _check_updates(folder, steps, first, patch):
     for name in ("bm25", "qld", "bm25+rm3"):
         search_alike(index, fresh, [one.title for one in left.values()][:4], name)
     encoded.equal_arrays(index, fresh)
-    encoded.encoded_alike(index, fresh, other, QUERIES, hybrid=True)
+    encoded.encoded_alike(index, fresh, other, QUERIES[2:], hybrid=True)
     merge_index(folder / "index", adapt=True)
     anew = build(folder / "anew", left.values())
     encoded.encode(anew, other, first_ids, judged & {*left})
@@ -224,7 +224,7 @@ def _check_updates(folder, steps, first, patch):
     assert verify(index)
     if len(left) >= 3:  # of fewer documents the other's lists are fewer
         encoded.equal_arrays(index, anew)
-    encoded.encoded_alike(index, anew, other, QUERIES, hybrid=True)
+    encoded.encoded_alike(index, anew, other, QUERIES[:2], hybrid=True)
 
 
 def test_a_deleted_and_a_replaced_document_are_gone_for_every_stage(tmp_path):
