@@ -418,15 +418,26 @@ def divide_again(before: Path, rows: np.ndarray, index: ForwardIndex, seed: int,
     found, pieces = Codes(arrays["codes"], arrays["scales"]), Pieces(index, before.name, Spaces(described["spaces"]))
     for piece in pieces:
         pieces.keep_codes(piece, found.take(arrays["positions"][rows[piece]]))
-    written = {"format_version", "weights", "forward_index", "documents", "spaces", "lists", "segments", "recall"}
-    kept = {name: value for name, value in described.items() if name not in {*written, "files", CHECKSUM_ENTRY}}
+    written = (
+        "format_version",
+        "weights",
+        "forward_index",
+        "documents",
+        "spaces",
+        "lists",
+        "segments",
+        "nlist",
+        "nprobe",
+    )
+    written += ("probes", "recall", "files", CHECKSUM_ENTRY)
+    kept = {name: value for name, value in described.items() if name not in written}
     write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
 
 
 def lists_config(described: dict, index: ForwardIndex, seed: int) -> ListsConfig:
     """The settings of a store for its lists, from its description, for the documents of another index."""
     lists = described["nlist"]
-    return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), described["probes"], seed=seed)
+    return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), described["nprobe"], seed=seed)
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -72,7 +72,7 @@ def encode_alike(index, fresh, other):
         pieces, encode = Pieces(fresh.forward, encoder.key, encoder.spaces), encoder.encoder().encode
         for rows in pieces:
             pieces.keep(rows, encode(rows))
-        kept = {name: described[name] for name in ("checkpoint", SOURCE, "nlist") if name in described}
+        kept = {name: described[name] for name in ("checkpoint", SOURCE, "nlist", "nprobe") if name in described}
         write_store(pieces, kept, ListsConfig(probes=described["probes"], floor=0), centroids=centroids)
 
 
