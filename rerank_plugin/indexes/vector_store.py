@@ -418,18 +418,8 @@ def divide_again(before: Path, rows: np.ndarray, index: ForwardIndex, seed: int,
     found, pieces = Codes(arrays["codes"], arrays["scales"]), Pieces(index, before.name, Spaces(described["spaces"]))
     for piece in pieces:
         pieces.keep_codes(piece, found.take(arrays["positions"][rows[piece]]))
-    written = (
-        "format_version",
-        "weights",
-        "forward_index",
-        "documents",
-        "spaces",
-        "lists",
-        "segments",
-        "nlist",
-        "nprobe",
-    )
-    written += ("probes", "recall", "files", CHECKSUM_ENTRY)
+    written = {"format_version", "weights", "forward_index", "documents", "spaces", "lists", "segments"}
+    written |= {"nlist", "nprobe", "probes", "recall", "files", CHECKSUM_ENTRY}
     kept = {name: value for name, value in described.items() if name not in written}
     write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
 
