@@ -104,13 +104,13 @@ def test_encodings_are_made_for_the_checked_queries_and_removed_again(name, tmp_
     with opened(name, made, 30, OPTIONS, 0) as subject:
         assert 0 <= subject.largest_difference < 0.01  # stored encodings are 8-bit codes
         assert subject.paths[FAST].fast is not None
-        assert len(list((made.index.folder / "encodings").iterdir())) == 1
+        assert len(list((made.index.folder / "encodings/000001").iterdir())) == 1
         scores = subject.paths[FAST].score(made.queries[0], made.candidates(0, 30))
         over_decoded(subject.paths[PLAIN].module)
         expected = subject.paths[PLAIN].score(made.queries[0], made.candidates(0, 30))
         assert_same(scores, expected, rounding(Case(name, {}), "fast"))
         assert np.ptp(scores) > 0
-    assert not list((made.index.folder / "encodings").iterdir())
+    assert not list((made.index.folder / "encodings/000001").iterdir())
 
 
 def test_a_generated_collection_is_made_once(tmp_path, in_this_process):

@@ -95,8 +95,8 @@ def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path):
     folder = shutil.copytree(twins[1], tmp_path / "copy")
     index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "3", "--overwrite"])
     forward = Index(folder).forward
-    key = next(path.name for path in (folder / "encodings").iterdir())
-    described = json.loads((folder / "encodings" / key / "encodings.json").read_text())
+    key = next(path.name for path in (folder / "encodings/000001").iterdir())
+    described = json.loads((folder / "encodings/000001" / key / "encodings.json").read_text())
     spaces = Spaces(described["spaces"])
     whole, parts = open_store(forward, key, spaces), [open_store(shard, key, spaces) for shard in forward.shards]
     asked = whole.decode(np.arange(0, len(forward), 50))
