@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Condition, Thread
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 OPENING = 120.0  # seconds in which a shard has to open
 PING = 0.1  # seconds between two pings of a process that does not answer
+TIMES = 10_000  # questions whose times are kept
 AT_ONCE = 8  # questions that a process answers at the same time
 STORE = 100_000_000  # bytes of Ray's own store of objects, which answers are too small to use
 OPTIONS = "RERANK_PLUGIN_JVM_OPTIONS"
@@ -45,18 +46,22 @@ class ShardActor:
         except InputError as error:  # raised, it would count as a crash, and Ray would start it again
             self.error = str(error)
 
-    def ask(self, question: Question) -> tuple[str, Any]:
-        """The message of an `InputError`, or an empty one and the answer."""
+    def ask(self, question: Question) -> tuple[str, Any, float]:
+        """The message of an `InputError`, or an empty one and the answer; and the seconds that it took."""
         if self.shard is None:
-            return self.error, None
+            return self.error, None, 0.0
+        started = time.perf_counter()
         try:
-            return "", self.shard.ask(*question)
+            return "", self.shard.ask(*question), time.perf_counter() - started
         except InputError as error:
-            return str(error), None
+            return str(error), None, 0.0
 
 
 class RayShards:
     """The shards of an index on a Ray cluster (:class:`rerank_plugin.cluster.index.Shards`).
+
+    Attributes:
+        times: of the last questions to several shards, the seconds until all had answered, and those of the slowest.
 
     Raises:
         InputError: there is no such cluster, or a shard cannot be opened.
@@ -67,10 +72,9 @@ class RayShards:
         _connect(config.address)
         options = [*os.environ.get(OPTIONS, "").split()]
         options = [option for option in options if not option.startswith("-Xmx")] + [f"-Xmx{config.heap}"]
-        environment = {OPTIONS: " ".join(options), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         actor = ray.remote(ShardActor).options(
             num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": environment},
+            runtime_env={"env_vars": {OPTIONS: " ".join(options)}},
         )  # fmt: skip
         threads = max(1, processors() // len(folders)) if config.address == "local" else processors()
         self.actors = [
@@ -80,15 +84,16 @@ class RayShards:
         self.away: set[tuple[int, int]] = set()  # shards and replicas that do not answer
         self.remembered: list[Question] = []
         self.closed, self.turn = False, 0
+        self.times = deque[tuple[float, float]](maxlen=TIMES)
         try:
-            for error, _ in self._opened([replica for replicas in self.actors for replica in replicas]):
+            for error, *_ in self._opened([replica for replicas in self.actors for replica in replicas]):
                 if error:
                     raise InputError(error)
         except BaseException:
             self.close()
             raise
 
-    def _opened(self, actors: Sequence[Any]) -> list[tuple[str, Any]]:
+    def _opened(self, actors: Sequence[Any]) -> list[tuple[str, Any, float]]:
         try:
             return ray.get([actor.ask.remote(("opened",)) for actor in actors], timeout=OPENING)
         except RayError as error:
@@ -101,12 +106,13 @@ class RayShards:
     def ask(self, questions: Mapping[int, Question]) -> dict[int, Any]:
         if self.closed:
             raise InputError("the connection to the cluster is closed: open the index again")
-        deadline = time.monotonic() + self.config.deadline
+        started = time.monotonic()
+        deadline = started + self.config.deadline
         pending: dict[Any, tuple[int, int]] = {}
         for number, question in questions.items():
             if (replica := self._replica(number)) is not None:
                 pending[self._send(number, replica, question)] = number, replica
-        answers: dict[int, Any] = {}
+        answers: dict[int, tuple[Any, float]] = {}
         hedged = self.config.replicas == 1
         while len(answers) < len(questions):
             left = deadline - time.monotonic()
@@ -128,7 +134,9 @@ class RayShards:
                 if replica is not None:
                     pending[self._send(number, replica, question)] = number, replica
             hedged = True
-        return answers
+        if len(answers) > 1:
+            self.times.append((time.monotonic() - started, max(seconds for _, seconds in answers.values())))
+        return {number: answer for number, (answer, _) in answers.items()}
 
     def _send(self, number: int, replica: int, question: Question) -> Any:
         return self.actors[number][replica].ask.remote(question)
@@ -136,14 +144,14 @@ class RayShards:
     def _take(self, number: int, replica: int, reference: Any, answers: dict[int, Any]) -> None:
         """Add the answer of a call, unless its process died, which is then kept from questions."""
         try:
-            error, answer = ray.get(reference)
+            error, answer, seconds = ray.get(reference)
         except RayError as failure:
             log.warning("%s does not answer (%s)", self._name(number, replica), type(failure).__name__)
             self._quarantine(number, replica)
             return
         if error:
             raise InputError(error)
-        answers.setdefault(number, answer)
+        answers.setdefault(number, (answer, seconds))
 
     def _name(self, number: int, replica: int) -> str:
         name = f"shard {number} of {len(self.actors)}"
@@ -184,7 +192,7 @@ class RayShards:
         while not self.closed:
             try:
                 for question in (("opened",), *self.remembered):
-                    error, _ = ray.get(self._send(number, replica, question), timeout=OPENING)
+                    error, *_ = ray.get(self._send(number, replica, question), timeout=OPENING)
                     if error:
                         log.warning("%s: %s", self._name(number, replica), error)
                         return

@@ -111,6 +111,13 @@ class RemotePart:
     def __init__(self, answering: Shards, number: int):
         self.answering, self.number = answering, number
 
+    def __len__(self) -> int:
+        return self._documents
+
+    @cached_property
+    def _documents(self) -> int:
+        return self.answering.ask({self.number: ("rows",)})[self.number]
+
     @cached_property
     def lucene_rows(self) -> np.ndarray:
         return self.answering.ask({self.number: ("lucene_rows",)})[self.number]

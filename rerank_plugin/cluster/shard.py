@@ -148,6 +148,10 @@ class Shard:
         """The strings of a table (titles, published) of rows int64 [C]."""
         return getattr(self.forward, table).take(rows)
 
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.forward)
+
     def lucene_rows(self) -> np.ndarray:
         return np.asarray(self.forward.lucene_rows)
 

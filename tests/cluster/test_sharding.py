@@ -93,14 +93,14 @@ def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins):
 
 def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path):
     folder = shutil.copytree(twins[1], tmp_path / "copy")
-    index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "3", "--overwrite"])
+    index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "10", "--overwrite"])
     forward = Index(folder).forward
     key = next(path.name for path in (folder / "encodings/000001").iterdir())
     described = json.loads((folder / "encodings/000001" / key / "encodings.json").read_text())
     spaces = Spaces(described["spaces"])
     whole, parts = open_store(forward, key, spaces), [open_store(shard, key, spaces) for shard in forward.shards]
     asked = whole.decode(np.arange(0, len(forward), 50))
-    for count, probes in ((20, None), (300, 1), (len(forward), 12)):
+    for count, probes in ((20, 2), (300, 1), (600, None), (len(forward), 12)):
         for expected, *found in zip(*(store.search_many(asked, count, None, probes) for store in (whole, *parts))):
             rows = np.concatenate([of[local] for of, (local, _) in zip(forward.rows_of, found)])
             scores = np.concatenate([some for _, some in found])
