@@ -182,7 +182,7 @@ def test_bad_input_gets_one_line(workspace, command, refused, monkeypatch):
         (f"{search} other-version", "format version 99"),
         (f"{search} index --reranker nothing", f"known: {', '.join(known_names())}"),
         (f"{search} index --reranker pacrr", "needs a trained checkpoint"),
-        (f"{search} index --reranker broken", "do not belong together"),  # a checkpoint whose parts do not fit
+        (f"{search} index --reranker broken", "vocab.txt has"),  # a checkpoint whose parts do not fit
         (f"{search} index --reranker nan_reranker.module:Reranker", "NaN"),  # never reaches a run
         (f"{search} index --first-stage splade", f"known: {', '.join(known_forms())}"),
         (f"{search} index --run other.run --reranker ./delta", "NOWHERE"),

@@ -5,7 +5,6 @@ In shapes K are the kernels.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor
 
 from rerank_plugin.models.attribution import Attribution, of_cells
-from rerank_plugin.models.precision import in_one_kernel
 
 # Means and standard deviations of the kernels: exact matches first, then 0.9, 0.7 .. -0.9 (section 4.3).
 MEANS = (1.0, *(step / 10 for step in range(9, -10, -2)))
@@ -30,10 +28,6 @@ def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
 
     similarities: float [B, M, N]. document_mask: bool [B, N], False for words that are not counted.
     """
-    if in_one_kernel(similarities):
-        from rerank_plugin.kernels import gpu_loops
-
-        return gpu_loops.soft_counts(similarities, document_mask, *_kernels(similarities.device), LEAST_EXPONENT)
     present = document_mask[:, None, :]  # [B, 1, N]
     counts = []
     for mean, deviation in zip(MEANS, DEVIATIONS):
@@ -41,12 +35,6 @@ def soft_counts(similarities: Tensor, document_mask: Tensor) -> Tensor:
         closeness = exponents.clamp_min(LEAST_EXPONENT).exp()  # [B, M, N]
         counts.append((closeness * present).sum(dim=2))  # [B, M]
     return torch.stack(counts, dim=2)
-
-
-@cache
-def _kernels(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Means and factors of the exponents, float32 [K] each; copied once, as no CUDA graph may copy them."""
-    return torch.tensor(MEANS, device=device), -0.5 / torch.tensor(DEVIATIONS, device=device) ** 2
 
 
 def kernel_features(counts: Tensor, query_mask: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 from rerank_plugin.models.base import RerankerOptions
 
@@ -30,8 +29,3 @@ def in_precision(options: RerankerOptions) -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def in_one_kernel(values: Tensor) -> bool:
-    """Whether the kernels of :mod:`rerank_plugin.kernels.gpu_loops` compute with float values: not for gradients."""
-    return values.is_cuda and values.dtype == torch.float32 and not torch.is_grad_enabled()

@@ -43,7 +43,6 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
-from rerank_plugin.models.precision import in_one_kernel
 from rerank_plugin.models.ranking_model import masked_softmax
 
 DISTILLATIONS = ("firstk", "kwindow")
@@ -166,24 +165,15 @@ class Pacrr(InteractionModel[PacrrConfig]):
 
     def bordered(self, words: int, matrix: Tensor) -> Tensor:
         """The matrix with the zeros that filters read around it: [B, M, l_d] to [B, 1, M + n - 1, l_d (+ n - 1)]."""
-        return functional.pad(matrix[:, None], (*self.borders(words)[1:], (words - 1) // 2, words // 2))
-
-    def borders(self, words: int) -> tuple[int, int, int]:
-        """The zeros that filters read above the matrix, before and behind it."""
         before, behind = (words - 1) // 2, words // 2
-        return (before, before, behind) if self.config.distillation == "firstk" else (before, 0, 0)
+        columns = (before, behind) if self.config.distillation == "firstk" else (0, 0)
+        return functional.pad(matrix[:, None], (*columns, before, behind))
 
     def convolve(self, words: int, matrix: Tensor) -> Tensor:
         """Matches of n-grams of ``words`` words, the maximum over filters: float [B, M, l_d] to float [B, M, W]."""
         if words == 1:
             return matrix
-        layer = self.convolutions[words - 2]
-        if in_one_kernel(matrix):
-            from rerank_plugin.kernels.gpu_loops import strongest_filter
-
-            assert layer.bias is not None, "these filters have biases"
-            return strongest_filter(layer.weight, layer.bias, matrix, layer.stride[1], *self.borders(words))
-        cells = layer(self.bordered(words, matrix))  # [B, filters, M, W]
+        cells = self.convolutions[words - 2](self.bordered(words, matrix))  # [B, filters, M, W]
         return functional.relu(cells.amax(dim=1))  # [B, M, W]; equals the maximum of ReLUs
 
     def matches(self, words: int, distilled: Distilled) -> Tensor:
