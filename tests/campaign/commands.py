@@ -147,7 +147,7 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
     """Make the inputs of all commands in the folder ``in``, by the package's own commands where there are any.
 
     Args:
-        trained: whether a checkpoint is among them.
+        trained: whether a checkpoint, and other inputs that take long, are among them.
     """
     folder.mkdir(parents=True)
 
@@ -167,20 +167,14 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
     (folder / "queries.tsv").write_text("".join(rows))
     run("index --corpus in/corpus.jsonl --index index --threads 1")
     shutil.copytree(folder / "index/lucene", folder / "lucene")
-    shutil.copytree(folder / "index", folder / "updated")
     documents = [json.loads(line) for line in lines]
     ids = [document["_id"] for document in documents]
     changed = [{**first, "text": second["text"]} for first, second in zip(documents[:20], documents[20:])]
     new = [{**document, "_id": f"new-{document['_id']}"} for document in documents[40:60]]
     (folder / "more.jsonl").write_text("".join(json.dumps(document) + "\n" for document in changed + new))
     (folder / "deleted.txt").write_text("".join(f"{id}\n" for id in ids[10:40]))
-    for line in (ADD, DELETE):
-        run(line.replace("--index made", "--index updated"))
     run("embed words --corpus in/corpus.jsonl --min-count 1 --dimension 8 --epochs 2 --output words")
     run("knowledge compile --source sample --output kb")
-    shutil.copytree(folder / "index", folder / "encoded")
-    run("index --encode ktrel --index encoded --judged in/sample:train")
-    run("index --corpus in/corpus.jsonl --index annotated --threads 1 --knowledge in/kb")
     for name, stage in (
         ("a.run", "bm25"),
         ("b.run", "bm25 --depth 30 --reranker bm25-title"),
@@ -189,6 +183,12 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
         run(f"search --index index --queries in/queries.tsv --first-stage {stage} --output runs/{name}")
     run("clicks --simulate in/sample:test --sessions 5 --output clicks.tsv")
     if trained:
+        shutil.copytree(folder / "index", folder / "updated")
+        for line in (ADD, DELETE):
+            run(line.replace("--index made", "--index updated"))
+        shutil.copytree(folder / "index", folder / "encoded")
+        run("index --encode ktrel --index encoded --judged in/sample:train")
+        run("index --corpus in/corpus.jsonl --index annotated --threads 1 --knowledge in/kb")
         run(TRAIN.replace("--output made", "--output delta").replace("--epochs 2", "--epochs 1"))
     (folder / "mesh").mkdir()
     descriptors = [f"D{n:06}\tdisease {n}\tillness {n}|disorder {n}\tC{n % 9 + 1:02}.{n:03}\n" for n in range(1, 40)]

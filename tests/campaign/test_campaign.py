@@ -14,7 +14,9 @@ from tests.campaign.damages import TARGETS
 
 SECONDS = 40, 10  # in all, and at least for cases where the inputs took long
 KILLED = [
-    one for one in COMMANDS if one.cheap and one.name.split()[0] in ("search", "fuse", "weak", "clicks", "sample")
+    one
+    for one in COMMANDS
+    if one.cheap and one.name.split()[0] in ("search", "fuse", "weak", "clicks", "click", "sample")
 ]
 DAMAGED = ("part of a search", "run", "click log", "queries")  # whatever is damaged in them is found
 
