@@ -34,7 +34,7 @@ from rerank_plugin.ranking.searcher import Searcher
 
 MODES = {"delta": ("delta", "bm25"), "hybrid": ("none", "hybrid")}  # reranker and first stage
 HITS, DEPTH = 10, 500
-LONGEST = 300  # seconds that a client waits
+LONGEST = 1200  # seconds that a client waits
 PAUSE = 5.0  # seconds before the first update, and after the last one
 
 Hits = list[tuple[str, float]]
@@ -111,14 +111,15 @@ def service(folder: Path) -> Iterator[Client]:
 
 
 def send(client: Client, texts: Sequence[str], rate: float, ended: Event) -> list[Answer]:
-    """Send queries at a rate until the event is set; the answers."""
+    """Send queries at a rate until the event is set; the answers. What a stopped process missed is not sent later."""
     futures: list[Future[Answer]] = []
     with ThreadPoolExecutor(64) as threads:
-        started, modes = time.monotonic(), list(MODES)
+        following, modes = time.monotonic(), list(MODES)
         for number in count():
-            time.sleep(max(0.0, started + number / rate - time.monotonic()))
+            time.sleep(max(0.0, following - time.monotonic()))
             if ended.is_set():
                 break
+            following = max(following, time.monotonic() - 1) + 1 / rate
             text = texts[number // len(modes) % len(texts)]
             futures.append(threads.submit(client.ask, modes[number % len(modes)], text))
     return [future.result() for future in futures]
