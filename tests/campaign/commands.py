@@ -123,6 +123,17 @@ COMMANDS = (
     ),
     Command("sample", "sample --documents 200 --queries 20 --output made"),
     *(
+        Command(
+            f"index {name} with encodings",
+            line,
+            copied="encoded",
+            readers=(*VERIFIED, *OVER_ENCODINGS),
+            by_readers=True,
+            cheap=False,
+        )
+        for name, line in (("--add", ADD), ("--delete", DELETE))
+    ),
+    *(
         Command(f"index {name}", line, copied=copied, readers=VERIFIED, by_readers=True)
         for name, line, copied in (
             ("--add", ADD, "index"),
