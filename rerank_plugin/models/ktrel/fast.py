@@ -1,6 +1,6 @@
-"""KTRel ([K]) as it is served from stored encodings: the query's transformer layer, and one inner product a candidate.
+"""KTRel ([K]) from stored encodings: encodes the query, whose inner products with candidates are the scores.
 
-A query has a few words and concepts, so what its layers cost is reading the weights once; a framework's calls would
+A query has few words and concepts, so its layers take as long as reading their weights; the calls of a framework would
 take longer than the arithmetic. In shapes m are the items of the query and E the numbers of an encoding.
 """
 
@@ -49,9 +49,9 @@ class KtrelScorer(InnerProductScorer[KtrelConfig]):
 
     def encode(self, terms: IndexQuery, query: ModelQuery) -> np.ndarray:
         sequences = [query.ids[query.mask]] if self.config.reads_words else []  # int64 [m] each
-        if self.config.concepts:
+        if query.concepts is not None:
             sequences.append(query.concepts[query.concept_mask])
-        encoded: list = [None] * len(self.encoders)
+        encoded = [np.zeros(0)] * len(self.encoders)
 
         def parts(start: int, stop: int) -> None:
             for place in range(start, stop):
@@ -98,7 +98,7 @@ class FusedEncoder:
 
 
 def _brought_to(lengths: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """A vector float64 [D] brought to the lengths [S, 1] in its equal spaces, as torch does it."""
+    """A vector float64 [D] scaled to the lengths [S, 1] in its equal spaces, like torch's ``normalize``."""
     parts = vector.reshape(len(lengths), -1)
     norms = np.sqrt(np.sum(parts * parts, axis=1, keepdims=True))  # [S, 1]
     return (lengths * (parts / np.maximum(norms, SMALLEST_NORM))).ravel()
@@ -106,7 +106,7 @@ def _brought_to(lengths: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _rows(scratch, start, rows, width):
-    """The next [rows, width] numbers of the scratch, and where what follows starts."""
+    """The next [rows, width] numbers of the scratch, and the start of the rest."""
     stop = start + rows * width
     return scratch[start:stop].reshape(rows, width), stop
 

@@ -34,7 +34,7 @@ class SevMosScorer(EncodingScorer[SevMosConfig]):
         super().__init__(config, arrays, builder, threads)
         self.slope = np.float32(config.slope)
         self.vectors = arrays["vectors"]  # [V, D]
-        self.convolutions = []
+        self.convolutions: list[tuple[np.ndarray, np.ndarray]] = []
         for at in range(config.convolutions):
             weight = arrays[f"query_convolutions.{at}.weight"]  # [filters, inward, w]
             inward = round_up(weight.shape[1]) if self.convolutions else weight.shape[1]
@@ -49,6 +49,7 @@ class SevMosScorer(EncodingScorer[SevMosConfig]):
 
     def _join_layers(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The feed-forward layers, the first one without its query columns, which go beside M: [K, K + H]."""
+        assert self.config.hidden is not None, "the configuration sets it"
         filters, count = self.config.filters, len(self.config.hidden) + 1
         layers = [(arrays[f"layers.{at}.weight"], arrays[f"layers.{at}.bias"]) for at in range(count)]
         weight, bias = layers[0]  # [outward, inward], [outward]
@@ -79,6 +80,7 @@ class SevMosScorer(EncodingScorer[SevMosConfig]):
         """x_q of a query's ids int64 [m], float32 [K]; zeros without words."""
         if not len(ids):
             return np.zeros(self.config.filters, np.float32)
+        assert self.config.width is not None, "the configuration sets it"
         border, length = self.config.width - 1, len(ids)
         source = self.workspace.array("words", (length + 2 * border + 2 * ROWS, self.vectors.shape[1]), np.float32)
         source[:] = 0.0
