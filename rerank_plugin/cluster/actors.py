@@ -77,7 +77,7 @@ class RayShards:
             runtime_env={"env_vars": {OPTIONS: " ".join(options)}},
         )  # fmt: skip
         threads = max(1, processors() // len(folders)) if config.address == "local" else processors()
-        self.actors = [
+        self.actors: list[list[Any]] = [
             [actor.remote(str(folder), generation, threads) for _ in range(config.replicas)] for folder in folders
         ]
         self.changed = Condition()
