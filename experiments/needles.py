@@ -31,7 +31,7 @@ ALL = "all"  # the run that reads all lists
 def runs(stage: HybridStage, queries: Sequence[rp.Query], probes: Sequence[int]) -> dict[str, dict[str, rp.RankedList]]:
     """The runs of the hybrid that read all lists, and the given numbers of them."""
     found = {}
-    for name, number in {ALL: len(stage.dense.store.lists) - 1, **{f"{number:,}": number for number in probes}}.items():
+    for name, number in {ALL: stage.dense.store.inverted_lists, **{f"{number:,}": number for number in probes}}.items():
         stage.dense.probes, found[name] = number, {}
         for query in progress(queries, f"reading {name} lists", "queries", total=len(queries)):
             hits = stage.search(query, DEPTH)
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
         found = runs(stage, queries, options.nprobe or [store.probes])
         rows += compared(spec, {query.id: judged[query.id] for query in queries}, found)
     memory = anonymous_megabytes()
-    print(f"{len(store):,} documents in {len(store.lists) - 1:,} lists\n\n{markdown(rows)}", end="")
+    print(f"{len(store):,} documents in {store.inverted_lists:,} lists\n\n{markdown(rows)}", end="")
     if memory is not None:
         print(f"\nAnonymous memory of this process: {memory:,.0f} MB.")
 
