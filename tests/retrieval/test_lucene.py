@@ -142,6 +142,7 @@ def test_an_index_of_an_older_version_is_searched_as_it_was_built_and_told_apart
     rp.build_index([Document("a", "Sjögren’s syndrome", "TNF-α")], tmp_path / "index")
     description = json.loads((tmp_path / "index" / "index.json").read_text(encoding="utf-8"))
     assert description.pop("normalization") == description["lucene"].pop("normalization") == 1
+    del description["checksum"]  # which older versions did not write
     (tmp_path / "index" / "index.json").write_text(json.dumps(description), encoding="utf-8")
     index = rp.Index(tmp_path / "index")
     assert [len(search(index, text)) for text in ("Sjögren", "Sjogren", "α", "alpha")] == [1, 0, 1, 0]
