@@ -147,7 +147,13 @@ def fault(answer: Answer, periods: Sequence[Period], results: Sequence[dict[tupl
     if any(results[number][answer.mode, answer.text] == answer.hits for number in range(first, last + 1)):
         return ""
     others = [number for number, result in enumerate(results) if result[answer.mode, answer.text] == answer.hits]
-    return f"not the answer of the generations {first} to {last}, but of {others or 'none'}"
+    right = results[last][answer.mode, answer.text]
+    places = [place for place, (hit, other) in enumerate(zip(answer.hits, right)) if hit != other]
+    shown = [(*answer.hits[place], *right[place]) for place in places[:3]]
+    return (
+        f"{answer.mode} '{answer.text}' at {answer.sent - periods[0].started:.1f} s: not the answer of the generations "
+        f"{first} to {last}, but of {others or 'none'}; places {places}: {shown}"
+    )
 
 
 def run(options: Namespace) -> dict:
@@ -173,12 +179,12 @@ def run(options: Namespace) -> dict:
         finally:
             ended.set()
             sender.join()
-    faults = [text for answer in answers if (text := fault(answer, periods, results))]
+    faults = [(answer.hits is None, text) for answer in answers if (text := fault(answer, periods, results))]
     return {
         "sent": len(answers),
         "failed": sum(answer.hits is None for answer in answers),
         "wrong": len(faults) - sum(answer.hits is None for answer in answers),
-        "faults": faults[:10],
+        "faults": [text for _, text in sorted(faults)[:40]],  # wrong answers first
         "rate": len(answers) / (max(answer.sent for answer in answers) - min(answer.sent for answer in answers)),
         "changed": [
             sum(before[key] != after[key] for key in after) / len(after) for before, after in zip(results, results[1:])

@@ -47,7 +47,7 @@ class DeviceVectors:
         except torch.OutOfMemoryError:
             raise InputError(
                 f"the vectors of {count:,} documents take {size / 1e9:.1f} GB, more than is free on {device}: search "
-                "them on the CPU (--device cpu)"
+                "them on the CPU"
             ) from None
         for start in range(0, count, CHUNK):
             part = slice(start, start + CHUNK)
