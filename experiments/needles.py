@@ -20,7 +20,6 @@ from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.files.tables import markdown
-from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.hybrid import HybridConfig, HybridStage
 
 MEASURES = ("nDCG@10", "AP", "R@1000")
@@ -71,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     options = commandline.parse(parser, argv)
     parser.check_counts(options, "most", "nprobe")
     rows = [["queries", "number", "lists", "measure", "all lists", "these", "difference", "lower", "higher", "p"]]
-    stage = HybridConfig().open(Index(options.index))
+    stage = HybridConfig().open(rp.Index(options.index))
     store = stage.dense.store
     for spec in options.queries:
         queries, judged = queries_and_judgments(spec)

@@ -27,10 +27,10 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
+from rerank_plugin import Searcher
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.outputs import scratch_folder
-from rerank_plugin.ranking.searcher import Searcher
 
 MODES = {"delta": ("delta", "bm25"), "hybrid": ("none", "hybrid")}  # reranker and first stage
 HITS, DEPTH = 10, 500

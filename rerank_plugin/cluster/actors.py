@@ -22,6 +22,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import Question
+from rerank_plugin.java.signals import handlers_kept
 from rerank_plugin.kernels.parallel import processors
 
 log = logging.getLogger(__name__)
@@ -220,10 +221,10 @@ def _connect(address: str) -> None:
     if ray.is_initialized():
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    if address == "local":
+        quiet |= {"include_dashboard": False, "object_store_memory": STORE}
     try:
-        if address == "local":
-            ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
-        else:
+        with handlers_kept():  # Ray's own would end a process in which Java runs
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise InputError(f"there is no Ray cluster at '{address}' ({one_line(error):.300})") from None

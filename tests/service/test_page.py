@@ -17,7 +17,7 @@ ARGUMENTS = (
     "--disable-component-update --disable-sync"
 ).split()
 HOSTILE = (
-    rp.Document("script", "<script>window.bad = 1</script> statins", "<img src=x onerror='window.bad = 1'> Statins."),
+    rp.Document("script", "<script>window.bad = 1</script> statins", "<video src=x onerror='window.bad = 1'> Statins."),
     rp.Document("rtl", "الستاتينات statins", "تخفض statins الكوليسترول."),
     rp.Document("untitled", "", "Statins lower cholesterol in an abstract without a title."),
     rp.Document("long", "Statins" + "andothers" * 60, "Statins 🙂 and statins lower LDL cholesterol."),
