@@ -7,6 +7,7 @@ replica, keeps the dead one from questions, and pings it until it answers; an ac
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import time
@@ -216,6 +217,12 @@ class RayShards:
                 ray.kill(actor, no_restart=True)
 
 
+def disconnect() -> None:
+    """Disconnect this process from the cluster, without the handlers of signals that Ray leaves."""
+    with handlers_kept():
+        ray.shutdown()
+
+
 def _connect(address: str) -> None:
     """Connect this process to a cluster, or start one in it, unless it is connected already."""
     if ray.is_initialized():
@@ -226,5 +233,6 @@ def _connect(address: str) -> None:
     try:
         with handlers_kept():  # Ray's own would end a process in which Java runs
             ray.init(address=address, **quiet)
+        atexit.register(disconnect)  # before Ray's own
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise InputError(f"there is no Ray cluster at '{address}' ({one_line(error):.300})") from None

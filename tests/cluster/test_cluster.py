@@ -31,14 +31,16 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def address():
-    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    pytest.importorskip("ray", reason="Ray is not installed")
     from ray.cluster_utils import Cluster
+
+    from rerank_plugin.cluster.actors import disconnect
 
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
     nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
     yield nodes.address
-    ray.shutdown()
+    disconnect()
     nodes.shutdown()
 
 

@@ -8,10 +8,11 @@ PROGRAM = """
 from rerank_plugin.java.jvm import java_class, start_jvm
 start_jvm()
 random = java_class("java.util.Random")
-from rerank_plugin.cluster.actors import _connect
+from rerank_plugin.cluster.actors import _connect, disconnect
 _connect("local")
-for _ in range(10):  # compiled loops in several threads, which the garbage collector stops
+for _ in range(20):  # compiled loops in several threads, which the garbage collector stops
     random().ints(4_000_000).parallel().sorted().sum()
+    disconnect()
 print("alive")
 """
 
