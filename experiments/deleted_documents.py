@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 import rerank_plugin as rp
+from rerank_plugin import RankedList
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.files.outputs import scratch_folder
-from rerank_plugin.files.runs import RankedList
 
 SHARES = (0.05, 0.1, 0.2, 0.5)
 
