@@ -22,6 +22,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import INNER, replacing
 
 CHECKSUM = "checksum"  # of the other entries, in a description
+SAMPLED = "sample"  # of the entries of a file: the checksum of blocks of it
 SEAL = "seal"  # the same where that name is taken, or users may change entries
 END = 4096  # bytes at either end of a file, and of a block, with a checksum of their own
 BLOCKS = 32  # between the ends
@@ -49,7 +50,7 @@ def describe_parts(path: Path, size: int) -> dict[str, str]:
     """
     parts = {"head": [0], "tail": [max(size - END, 0)]}
     if size > SMALL:
-        parts["sample"] = [size * number // (BLOCKS + 1) // END * END for number in range(1, BLOCKS + 1)]
+        parts[SAMPLED] = [size * number // (BLOCKS + 1) // END * END for number in range(1, BLOCKS + 1)]
     described = {}
     with open(path, "rb") as file:
         for name, places in parts.items():

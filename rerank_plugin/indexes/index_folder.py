@@ -45,6 +45,7 @@ from rerank_plugin.base.errors import InputError, named
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.checksums import (
+    SAMPLED,
     check_description,
     checksum_of,
     describe_file,
@@ -228,13 +229,14 @@ def reading(folder: Path, again: str) -> Iterator[None]:
 def forward_checksum(description: dict) -> dict[str, str]:
     """One checksum of documents, terms and knowledge base, from an index's description, by the name of their folder.
 
-    It stays when documents are deleted, as their rows do.
+    It stays when documents are deleted, as their rows do, and does not depend on the version that described the files:
+    0.3.0 described no samples.
     """
     files = description["files"].items()
     return {
         numbered(description["base"]): checksum_of(
             {
-                name: file
+                name: {key: value for key, value in file.items() if key != SAMPLED}
                 for name, file in files
                 if is_appended(name) or name.startswith((f"{KNOWLEDGE}/", f"{SHARDS}/"))
             }

@@ -26,7 +26,7 @@ from rerank_plugin.indexes import additions, updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.forward import FIELDS, is_appended
 from rerank_plugin.indexes.generations import updating as updating_index
-from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition
+from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition, forward_checksum
 from rerank_plugin.indexes.vector_store import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
@@ -680,3 +680,13 @@ def test_the_command_adapts_and_ends_an_encoding_that_was_killed(encoded_folder,
     status, out, err = index_command("--index", folder, "--encode", "ktrel")
     assert status == 2 and "exist already" in err
     assert not list(folder.glob("encodings/*/*.pieces")) and verify(Index(folder))
+
+
+def test_an_index_described_without_samples_of_its_files_stays_the_same():
+    """Version 0.3.0 described no samples; an update describes them."""
+    before = {"bytes": 1 << 21, "pieces": [], "head": "1", "tail": "2"}
+    older, updated = (
+        {"base": 1, "files": {"forward/000001/tokens.npy": file}} for file in (before, {**before, "sample": "3"})
+    )
+    changed = {"base": 1, "files": {"forward/000001/tokens.npy": {**before, "head": "4"}}}
+    assert forward_checksum(older) == forward_checksum(updated) != forward_checksum(changed)
