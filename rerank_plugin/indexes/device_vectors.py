@@ -10,13 +10,14 @@ Letters in shapes: R documents, P codes of a vector, S spaces, Q queries, k best
 from __future__ import annotations
 
 import logging
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.vector_store import Fitting, VectorStore
 from rerank_plugin.kernels.quantization import QuantizedQueries
 
@@ -142,12 +143,18 @@ class DeviceVectors:
         return total.float().cpu().numpy()
 
 
-_on_devices: WeakKeyDictionary[VectorStore, dict[str, DeviceVectors]] = WeakKeyDictionary()
+_in_use: WeakValueDictionary[tuple[str, str], DeviceVectors] = WeakValueDictionary()
 
 
 def vectors_on(store: VectorStore, device: str) -> DeviceVectors:
-    """The vectors of a store on a device, which hold once whatever searches or scores with the store."""
-    of_devices = _on_devices.setdefault(store, {})
-    if device not in of_devices:
-        of_devices[device] = DeviceVectors(store, device)
-    return of_devices[device]
+    """The vectors of a store on a device: one copy while any first stage or reranker uses these encodings.
+
+    Each of them opens a store of its own; the checksum of the description tells that the encodings are the same.
+    """
+    if CHECKSUM not in store.description:  # a store in memory
+        return DeviceVectors(store, device)
+    key = store.description[CHECKSUM], device
+    vectors = _in_use.get(key)
+    if vectors is None:
+        vectors = _in_use[key] = DeviceVectors(store, device)
+    return vectors

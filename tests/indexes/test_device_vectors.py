@@ -1,5 +1,8 @@
 """Vectors on a device, against the exhaustive search of the store on the CPU."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -59,5 +62,14 @@ def test_few_queries_at_once(store, queries, monkeypatch):
         assert rows.tolist() == others.tolist()
 
 
-def test_vectors_are_held_once(store):
-    assert vectors_on(store, DEVICE) is vectors_on(store, DEVICE)
+def test_vectors_are_held_once_and_as_long_as_they_are_used(store):
+    """Also by stores that were opened one after the other from the same encodings."""
+    opened = [store_of((33,), 20), store_of((33,), 20)]
+    for one in opened:
+        one.description = {"checksum": "of these encodings"}
+    held = vectors_on(opened[0], DEVICE)
+    assert vectors_on(opened[1], DEVICE) is held and vectors_on(store, DEVICE) is not held
+    left = weakref.ref(held)
+    del held
+    gc.collect()
+    assert left() is None
