@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
-from rerank_plugin.indexes.vector_store import DEPTH, ENCODER, ListsConfig, remove_left_pieces
+from rerank_plugin.indexes.vector_store import DEPTH, ENCODER
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_pieces
 
 if TYPE_CHECKING:
     from rerank_plugin.corpora import Problems

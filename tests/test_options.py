@@ -9,7 +9,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.base.settings import chosen
 from rerank_plugin.clicks.weak_labels import WeakLabelsConfig
-from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.knowledge.transe import TransEConfig
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.text.word_vectors import Word2VecConfig

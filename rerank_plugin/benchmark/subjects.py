@@ -199,7 +199,8 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int) ->
     Encoding a million documents takes longer than all measurements, and times do not depend on the vectors' values. So
     only the top ``depth`` candidates of the compared queries are encoded; the other vectors are random.
     """
-    from rerank_plugin.indexes.vector_store import ListsConfig, Pieces, encodings_folder, write_store
+    from rerank_plugin.indexes.vector_store import encodings_folder
+    from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
     from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 
     encodes = isinstance(reranker, NeuralReranker) and class_of(reranker.name, "encoder") is not None

@@ -21,13 +21,8 @@ from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, ADDITIONS, ENCODINGS, JUDGED, addition
 from rerank_plugin.indexes.judged_queries import read_judged
-from rerank_plugin.indexes.vector_store import (
-    PIECES,
-    again,
-    append_to_store,
-    copy_store,
-    read_description,
-)
+from rerank_plugin.indexes.vector_store import again, read_description
+from rerank_plugin.indexes.vector_store_writer import PIECES, append_to_store, copy_store
 
 log = logging.getLogger(__name__)
 

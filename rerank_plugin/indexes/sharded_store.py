@@ -10,16 +10,8 @@ import json
 
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.sharding import ShardedForward
-from rerank_plugin.indexes.vector_store import (
-    COUNTED,
-    DESCRIPTION_FILE,
-    SOURCE,
-    ListsConfig,
-    Pieces,
-    encodings_folder,
-    open_store,
-    write_store,
-)
+from rerank_plugin.indexes.vector_store import COUNTED, DESCRIPTION_FILE, SOURCE, encodings_folder, open_store
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.kernels.quantization import Spaces
 
 OF = "of"  # in the description of a shard's store: the checksum of that of the whole

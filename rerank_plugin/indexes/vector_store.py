@@ -1,7 +1,7 @@
 """The vectors of all documents of an index by one model, as 8-bit codes in inverted lists, and the search of them.
 
 ``INDEX/encodings/NUMBER/KEY`` is the folder of one encoding in the generation NUMBER of an index; KEY is the checksum
-of the model's weights. Its arrays are memory-mapped:
+of the model's weights. :mod:`rerank_plugin.indexes.vector_store_writer` writes it. Its arrays are memory-mapped:
 
 ==================  ================  ====================================================================
 ``.npy`` file       dtype and shape   content
@@ -38,33 +38,18 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.lib.format import open_memmap
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import setting
-from rerank_plugin.files.arrays import ArrayWriter, are_below, are_offsets, open_array, ranges, save_array
-from rerank_plugin.files.checksums import CHECKSUM as CHECKSUM_ENTRY
+from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges
 from rerank_plugin.files.checksums import check_description, fault, passed
-from rerank_plugin.files.outputs import (
-    INNER,
-    FolderKind,
-    link_or_copy,
-    remove_folder,
-    remove_leftovers,
-    replacing,
-    replacing_folder,
-)
-from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndex, chunks
-from rerank_plugin.indexes.index_folder import ADAPTED, addition, reading, write_description
+from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndex
+from rerank_plugin.indexes.index_folder import ADAPTED, addition, reading
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
@@ -75,30 +60,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DESCRIPTION_FILE = "encodings.json"
-ENCODED = FolderKind(
-    "a folder of encodings",
-    DESCRIPTION_FILE,
-    ("weights", "forward_index"),
-    ("*.npy", "ivf/*", "hnsw/*", "judged/*"),  # the folders are of versions before 0.3
-)
 FORMAT_VERSION = 3  # 1 had numbers of floating point, 2 had no segments
 SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
 COUNTED = "counted"  # in the description of a shard's store: where the lists of the whole index start
 ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
 APPENDED = ("codes", "scales", "rows", "positions", "lists")
 ARRAYS = (*APPENDED, "centroids", "centroid_scales")
-PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
-CHECKSUM = 16  # bytes
-PIECE = 16_384  # documents whose vectors are held in memory at once
-SEGMENT = 65_536  # added documents that get lists of their own together; their codes are held in memory
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
-LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
-SAMPLE = 20  # documents of each list that the centroids are trained on
 PROBES = 512  # inverted lists that a search reads, and more where they hold fewer than `FLAT` documents
 RANGE = 4096  # positions that a thread takes at once
 MANY = 1 << 16  # documents whose products are shared among threads: one takes a millisecond for them
 QUERIES, DEPTH = 100, 1000  # of the measurement of recall
-FLOOR = 0.85  # recall of the documents of the sample, below which something is wrong with the lists
 
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
@@ -106,373 +78,9 @@ def encodings_folder(index: ForwardIndex, key: str) -> Path:
     return addition(index, FOLDER) / key
 
 
-class Pieces:
-    """The codes that an encoding by the weights ``key`` has made so far, a file for each piece of consecutive rows.
-
-    A file ends with a checksum: a piece that is not as it was written counts as missing, and is encoded again.
-
-    Args:
-        size: documents of a piece.
-
-    Raises:
-        InputError: the index is not in an index folder.
-    """
-
-    def __init__(self, index: ForwardIndex, key: str, spaces: Spaces, size: int = PIECE):
-        if index.checksum is None:
-            raise InputError(
-                f"{index.folder} is no index folder with an index.json, which tells which documents it holds"
-            )
-        self.index, self.key, self.spaces, self.size = index, key, spaces, size
-        self.folder = encodings_folder(index, f"{key}{PIECES}")
-        self.sound: set[Path] = set()  # files that were compared with their checksums
-        self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """The rows of each piece, int64 [n]."""
-        for start in range(0, len(self.index), self.size):
-            yield np.arange(start, min(start + self.size, len(self.index)))
-
-    def _file(self, rows: np.ndarray) -> Path:
-        name = json.dumps([self.index.checksum, FORMAT_VERSION, self.spaces.widths, int(rows[0]), len(rows)])
-        return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
-
-    def has(self, rows: np.ndarray) -> bool:
-        """Whether a piece is there, as it was written."""
-        path = self._file(rows)
-        if path not in self.sound and path.is_file():
-            content = path.read_bytes()
-            if content[-CHECKSUM:] != _checksum(content[:-CHECKSUM]):
-                log.warning("%s is damaged: its documents are encoded again", path)
-                return False
-            self.sound.add(path)
-        return path in self.sound
-
-    def keep(self, rows: np.ndarray, vectors: np.ndarray) -> None:
-        """Write the codes of vectors float32 [n, E] of a piece, atomically.
-
-        Raises:
-            InputError: a vector is not finite.
-        """
-        self.keep_codes(rows, _quantized(self.index, rows, vectors, self.spaces))
-
-    def keep_codes(self, rows: np.ndarray, quantized: Codes) -> None:
-        """Write the codes of a piece, atomically."""
-        piece = np.empty(len(rows), self.record)
-        piece["scales"], piece["codes"] = quantized.scales, quantized.codes
-        self.folder.mkdir(parents=True, exist_ok=True)
-        content = BytesIO()
-        np.save(content, piece)
-        with replacing(self._file(rows), INNER, overwrite=True) as file:
-            file.write(content.getbuffer())
-            file.write(_checksum(content.getbuffer()))
-
-    def read(self, rows: np.ndarray) -> Codes:
-        """The codes of a piece; an `InputError` if its file is missing or damaged."""
-        path = self._file(rows)
-        with reading(path, "encode again"):
-            if not self.has(rows):
-                raise ValueError("it does not match its checksum" if path.is_file() else "it is missing")
-            piece = np.load(path, mmap_mode="r", allow_pickle=False)
-            if piece.shape != (len(rows),) or piece.dtype != self.record:
-                raise ValueError(f"it is {piece.dtype} {piece.shape}")
-        return Codes(np.ascontiguousarray(piece["codes"]), np.ascontiguousarray(piece["scales"]))
-
-    def take(self, rows: np.ndarray) -> Codes:
-        """The codes of some rows, int64 [n], increasing."""
-        parts = [self.read(piece).take(rows[_within(rows, piece)] - piece[0]) for piece in self]
-        return Codes(*map(np.concatenate, zip(*parts)))
-
-    def remove(self) -> None:
-        """Remove the files: the encoding is complete. What a kill leaves of them, the next output here removes."""
-        self.sound.clear()
-        with suppress(FileNotFoundError):
-            remove_folder(self.folder)
-
-
-def remove_left_pieces(index: ForwardIndex) -> None:
-    """Remove the pieces of encodings that were killed after their store had its final name.
-
-    Pieces that are newer than their store are of an encoding that goes on, or was killed before.
-    """
-    stores = addition(index, FOLDER)
-    for pieces in stores.glob(f"*{PIECES}"):
-        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / DESCRIPTION_FILE
-        with suppress(OSError):
-            if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in pieces.iterdir()), default=0):
-                remove_folder(pieces)
-    remove_leftovers(stores)
-
-
-def _quantized(index: ForwardIndex, rows: np.ndarray, vectors: np.ndarray, spaces: Spaces) -> Codes:
-    """The codes of the vectors float32 [n, E] of documents; an `InputError` if a number of them is not finite."""
-    if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
-        raise InputError(f"the vector of document {index.ids[int(rows[bad[0]])]} is not finite")
-    return spaces.quantize(vectors)
-
-
-def _checksum(content: bytes | memoryview) -> bytes:
-    return blake2b(content, digest_size=CHECKSUM).digest()
-
-
-def _within(rows: np.ndarray, piece: np.ndarray) -> slice:
-    return slice(*np.searchsorted(rows, [piece[0], piece[-1] + 1]))
-
-
-@dataclass(frozen=True)
-class ListsConfig:
-    """How a store is divided into inverted lists.
-
-    Attributes:
-        lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
-        probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents.
-        floor: the recall at `DEPTH` below which the store is not kept.
-    """
-
-    lists: int | None = setting(
-        None,
-        f"inverted lists of the vectors (default: 1 below {FLAT:,} documents, {LISTS_A_ROOT} times the root of their "
-        "number otherwise)",
-        option="nlist",
-        type=int,
-    )
-    probes: int | None = setting(
-        None,
-        f"inverted lists that a search reads (default: {PROBES}, or as many as hold {FLAT:,} documents)",
-        option="nprobe",
-        type=int,
-    )
-    floor: float = FLOOR
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if any(number is not None and number < 1 for number in (self.probes, self.lists)):
-            raise InputError("a store of vectors needs an inverted list at least, and searches read one at least")
-
-    def sizes(self, documents: int) -> tuple[int, int]:
-        """The number of lists of an index, and of those that a search reads."""
-        lists = self.lists or (1 if documents < FLAT else round(LISTS_A_ROOT * documents**0.5))
-        return lists, self.probes or max(PROBES, math.ceil(lists * FLAT / max(documents, 1)))
-
-
-def write_store(
-    pieces: Pieces,
-    description: dict | None = None,
-    config: ListsConfig = ListsConfig(),
-    overwrite: bool = False,
-    threads: int | None = None,
-    centroids: Codes | None = None,
-) -> Path:
-    """Write the store of an encoding whose pieces are all there, atomically, and remove these; returns its folder.
-
-    Memory grows by 8 bytes a document, and by the sample that the lists are made of, which grows as the root of their
-    number: 0.1 GB at a million documents of 512 numbers.
-
-    Args:
-        description: further entries for ``encodings.json``, as JSON values.
-        threads: by default all available; the store does not depend on it.
-        centroids: of the lists; by default they are made from a sample of the documents.
-
-    Raises:
-        InputError: the folder exists and must not be replaced, a piece is damaged, there are more lists than documents,
-            or searches of the lists find too few of the best documents.
-    """
-    index, spaces, threads = pieces.index, pieces.spaces, threads or available_threads()
-    documents, folder = len(index), encodings_folder(index, pieces.key)
-    lists, probes = config.sizes(documents)
-    if centroids is not None:
-        lists = len(centroids.codes)
-    elif lists > max(documents, 1):
-        raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
-    with replacing_folder(folder, ENCODED, overwrite) as writing:
-        centroids = centroids or _centroids(pieces, lists, config.seed, threads)
-        nearest = np.zeros(documents, np.int32)
-        for some in pieces if lists > 1 else ():
-            nearest[some[0] : some[-1] + 1] = _nearest(pieces.read(some), centroids, spaces, threads)
-        offsets, positions, rows = _placed(nearest, lists)
-        codes = open_memmap(_path(writing, "codes"), "w+", np.int8, (documents, spaces.padded))
-        scales = open_memmap(_path(writing, "scales"), "w+", np.float32, (documents, len(spaces.widths)))
-        for some in pieces:
-            codes[positions[some]], scales[positions[some]] = pieces.read(some)
-        codes.flush()
-        scales.flush()
-        arrays = {"rows": rows, "positions": positions, "lists": offsets}
-        arrays |= {"centroids": centroids.codes, "centroid_scales": centroids.scales}
-        for name, array in arrays.items():
-            save_array(_path(writing, name), array)
-        store = VectorStore(spaces, codes, scales, rows, positions, offsets, *centroids, probes, threads)
-        described = {
-            "format_version": FORMAT_VERSION,
-            "weights": pieces.key,
-            "forward_index": index.checksum,
-            "documents": documents,
-            "spaces": spaces.widths,
-            "lists": lists,
-            "segments": 1,
-            "nlist": config.lists,
-            "nprobe": config.probes,
-            "probes": probes,
-            "recall": store.recall(config.seed),
-            **(description or {}),
-        }
-        if described["recall"] < config.floor:
-            raise InputError(
-                f"searches of {probes} of {lists} inverted lists find {described['recall']:.0%} of the "
-                f"{DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
-            )
-        del store, codes, scales
-        _describe(writing, described)
-    pieces.remove()
-    return folder
-
-
-def append_to_store(
-    before: Path,
-    folder: Path,
-    index: ForwardIndex,
-    encode: Callable[[np.ndarray], np.ndarray],
-    description: dict | None = None,
-    threads: int | None = None,
-) -> None:
-    """Write a store of more documents, whose arrays are those of a store before, appended to.
-
-    Args:
-        before: the folder of that store, in the generation before. folder: of the new one.
-        index: of all documents.
-        encode: the vectors float32 [n, E] of rows int64 [n]; it is called for the rows that are new, in pieces.
-        description: entries that change.
-
-    Raises:
-        InputError: a vector is not finite.
-    """
-    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    spaces, lists, threads = Spaces(described["spaces"]), described["lists"], threads or available_threads()
-    folder.mkdir(parents=True)
-    for name in ARRAYS:
-        link_or_copy(_path(before, name), _path(folder, name))
-    centroids = Codes(*(open_array(_path(folder, name)) for name in ("centroids", "centroid_scales")))
-    shapes = _shapes(0, 0, lists, spaces)
-    sizes = {name: described["files"][f"{name}.npy"]["bytes"] for name in APPENDED}
-    writers = {
-        name: ArrayWriter(_path(folder, name), shapes[name][0], tuple(shapes[name][1][1:]), sizes[name])
-        for name in APPENDED
-    }
-    for segment in chunks(np.arange(described["documents"], len(index)), SEGMENT):
-        found, nearest = [], []
-        for rows in chunks(segment, PIECE):
-            found.append(_quantized(index, rows, encode(rows), spaces))
-            nearest.append(_nearest(found[-1], centroids, spaces, threads))
-        together = Codes(*map(np.concatenate, zip(*found)))
-        offsets, positions, order = _placed(np.concatenate(nearest), lists)
-        for places in chunks(order, PIECE):
-            some = together.take(places)
-            writers["codes"].append(some.codes)
-            writers["scales"].append(some.scales)
-        writers["rows"].append(order + segment[0])
-        writers["positions"].append(positions + segment[0])
-        writers["lists"].append(offsets + segment[0])
-    for writer in writers.values():
-        writer.close()
-    changed = {"documents": len(index), "forward_index": index.checksum, "segments": writers["lists"].length}
-    _describe(folder, {**described, **changed, **(description or {})}, described["files"])
-
-
-def copy_store(before: Path, folder: Path, rows: np.ndarray, index: ForwardIndex) -> None:
-    """Write a store of some documents of another, whose codes and centroids it has, in one segment.
-
-    Args:
-        before: the folder of that store. folder: of the new one.
-        rows: of the documents there, increasing, int [R]; here they have the rows from 0 on.
-        index: of the documents.
-    """
-    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    lists, arrays = described["lists"], _open_arrays(before, described)
-    folder.mkdir(parents=True)
-    for name in ("centroids", "centroid_scales"):
-        link_or_copy(_path(before, name), _path(folder, name))
-    borders, nearest = arrays["lists"].ravel(), np.empty(len(rows), np.int32)
-    for start in range(0, len(rows), PIECE):  # the segments lie one after the other, so that borders increase
-        positions = arrays["positions"][rows[start : start + PIECE]]
-        nearest[start : start + PIECE] = (np.searchsorted(borders, positions, "right") - 1) % (lists + 1)
-    offsets, positions, order = _placed(nearest, lists)
-    for name, array in (("rows", order), ("positions", positions), ("lists", offsets)):
-        save_array(_path(folder, name), array)
-    for name in ("codes", "scales"):
-        writer = ArrayWriter(_path(folder, name), arrays[name].dtype, arrays[name].shape[1:])
-        for places in chunks(order, PIECE):
-            writer.append(arrays[name][arrays["positions"][rows[places]]])
-        writer.close()
-    _describe(folder, {**described, "documents": len(rows), "forward_index": index.checksum, "segments": 1})
-
-
-def divide_again(before: Path, rows: np.ndarray, index: ForwardIndex, seed: int, threads: int | None = None) -> None:
-    """Write a store of some documents of another, with its codes, but with lists of their own, as a new store has.
-
-    Arguments as in :func:`copy_store`.
-
-    Raises:
-        InputError: as :func:`write_store`.
-    """
-    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    arrays = _open_arrays(before, described)
-    found, pieces = Codes(arrays["codes"], arrays["scales"]), Pieces(index, before.name, Spaces(described["spaces"]))
-    for piece in pieces:
-        pieces.keep_codes(piece, found.take(arrays["positions"][rows[piece]]))
-    written = {"format_version", "weights", "forward_index", "documents", "spaces", "lists", "segments"}
-    written |= {"nlist", "nprobe", "probes", "recall", "files", CHECKSUM_ENTRY}
-    kept = {name: value for name, value in described.items() if name not in written}
-    write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
-
-
-def lists_config(described: dict, index: ForwardIndex, seed: int) -> ListsConfig:
-    """The settings of a store for its lists, from its description, for the documents of another index."""
-    lists = described["nlist"]
-    return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), described["nprobe"], seed=seed)
-
-
-def _path(folder: Path, name: str) -> Path:
+def array_path(folder: Path, name: str) -> Path:
     """The file of an array of a store."""
     return folder / f"{name}.npy"
-
-
-def _describe(folder: Path, description: dict, before: dict[str, dict] | None = None) -> None:
-    """Write the description of a store; ``before`` are the entries of files that were appended to since."""
-    names, appended = ([f"{name}.npy" for name in names] for names in (ARRAYS, APPENDED))
-    write_description(folder / DESCRIPTION_FILE, description, names, appended, before)
-
-
-def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
-    """Codes of the lists' centroids; of a single list that is searched whole they are 0."""
-    spaces, documents = pieces.spaces, len(pieces.index)
-    if lists == 1:
-        return spaces.quantize(np.zeros((1, spaces.size), np.float32))
-    from rerank_plugin.kernels.inverted_lists import train_centroids  # numba is slow to import
-
-    random = np.random.default_rng(seed)
-    some = np.sort(random.choice(documents, min(lists * SAMPLE, documents), replace=False, shuffle=False))
-    return spaces.quantize(train_centroids(pieces.take(some), spaces, lists, seed, threads))
-
-
-def _nearest(found: Codes, centroids: Codes, spaces: Spaces, threads: int) -> np.ndarray:
-    """The list whose centroid is the nearest to each document, int32 [n]."""
-    from rerank_plugin.kernels.quantized_products import nearest_lists
-
-    if len(centroids.codes) == 1:
-        return np.zeros(len(found.codes), np.int32)
-    return nearest_lists(found, spaces.quantize_queries(spaces.decode(centroids)), threads)[0]
-
-
-def _placed(nearest: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where lists start and end, int64 [1, L + 1]; the position of each row and the row at each position, int32 [n].
-
-    Args:
-        nearest: the list of each row, int32 [n]; its memory has the positions afterwards.
-    """
-    from rerank_plugin.kernels.inverted_lists import place_in_lists
-
-    offsets, rows = np.zeros(lists + 1, np.int64), np.empty_like(nearest)
-    place_in_lists(nearest, offsets, rows)
-    return offsets[None], nearest, rows
 
 
 class Fitting(NamedTuple):
@@ -674,8 +282,8 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         names = ("weights", "documents", "spaces", "lists", "segments", "probes", "files")
         entries = {name: described[name] for name in names}
         files, probes = entries.pop("files"), entries.pop("probes")
-        arrays = _open_arrays(folder, described)
-        opened = [_path(folder, name) for name in ARRAYS]
+        arrays = open_arrays(folder, described)
+        opened = [array_path(folder, name) for name in ARRAYS]
         changed = [path.name for path in opened if _fault(path, files[path.name]) is not None]
         shared = entries["spaces"][: len(spaces.widths)] if described.get(SOURCE) == key else entries["spaces"]
         stored = Spaces(entries["spaces"])
@@ -690,7 +298,7 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         if value != expected
     ]
     if not wrong:
-        shapes = _shapes(documents, entries["segments"], lists, stored)
+        shapes = shapes_of(documents, entries["segments"], lists, stored)
         wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, shapes)
     if not wrong and not passed(opened, lambda: _fit(arrays, documents), documents):
         wrong = ["its lists, rows and positions do not fit together"]
@@ -725,10 +333,10 @@ def read_description(folder: Path, index: ForwardIndex) -> dict | None:
     return described
 
 
-def _open_arrays(folder: Path, described: dict) -> dict[str, np.ndarray]:
+def open_arrays(folder: Path, described: dict) -> dict[str, np.ndarray]:
     """The arrays of a store, as far as its description says."""
     sizes = {name: described["files"][f"{name}.npy"]["bytes"] if name in APPENDED else None for name in ARRAYS}
-    return {name: open_array(_path(folder, name), size) for name, size in sizes.items()}
+    return {name: open_array(array_path(folder, name), size) for name, size in sizes.items()}
 
 
 def store_folder(index: ForwardIndex, key: str) -> Path | None:
@@ -776,7 +384,7 @@ def _fit(arrays: dict[str, np.ndarray], documents: int) -> bool:
     )
 
 
-def _shapes(documents: int, segments: int, lists: int, spaces: Spaces) -> dict[str, tuple[type, Sequence[int]]]:
+def shapes_of(documents: int, segments: int, lists: int, spaces: Spaces) -> dict[str, tuple[type, Sequence[int]]]:
     """The type and the shape of each array of a store."""
     of_space = len(spaces.widths)
     return {

@@ -24,7 +24,8 @@ from rerank_plugin.indexes.index_folder import (
     reading,
 )
 from rerank_plugin.indexes.sharding import COLLECTION
-from rerank_plugin.indexes.vector_store import FORMAT_VERSION, PIECES
+from rerank_plugin.indexes.vector_store import FORMAT_VERSION
+from rerank_plugin.indexes.vector_store_writer import PIECES
 
 
 def verify(index: Index) -> int:

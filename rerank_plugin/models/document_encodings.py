@@ -21,7 +21,8 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import chunks
 from rerank_plugin.indexes.sharding import gathered_words
 from rerank_plugin.indexes.term_ids import TermIds
-from rerank_plugin.indexes.vector_store import ENCODED, ListsConfig, Pieces, encodings_folder, write_store
+from rerank_plugin.indexes.vector_store import encodings_folder
+from rerank_plugin.indexes.vector_store_writer import ENCODED, ListsConfig, Pieces, write_store
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
@@ -71,7 +72,7 @@ def encode_index(
 
     Raises:
         InputError: the model has no encodings, they exist already, or are not finite; there is not enough memory; or as
-            :func:`rerank_plugin.indexes.vector_store.write_store`.
+            :func:`rerank_plugin.indexes.vector_store_writer.write_store`.
     """
     check_encodes(model)
     index, key = builder.index, weights_checksum(model, builder.vocabulary)

@@ -19,14 +19,8 @@ from rerank_plugin.indexes.generations import adding_to
 from rerank_plugin.indexes.index_folder import ADAPTED, addition
 from rerank_plugin.indexes.sharded_store import divide_store
 from rerank_plugin.indexes.sharding import ShardedForward
-from rerank_plugin.indexes.vector_store import (
-    ENCODER,
-    SOURCE,
-    ListsConfig,
-    VectorStore,
-    encodings_folder,
-    open_store,
-)
+from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, encodings_folder, open_store
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
 

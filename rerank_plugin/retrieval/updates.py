@@ -19,7 +19,8 @@ from rerank_plugin.indexes.corpus_index import records_of
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
 from rerank_plugin.indexes.updating import UpdateReport
-from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, divide_again, encode_command, lists_config
+from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, encode_command
+from rerank_plugin.indexes.vector_store_writer import divide_again, lists_config
 from rerank_plugin.retrieval.encoding import IndexEncoder
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from rerank_plugin.indexes.index_folder import (
     retry_if_replaced,
     write_generation,
 )
-from rerank_plugin.indexes.vector_store import Pieces, write_store
+from rerank_plugin.indexes.vector_store_writer import Pieces, write_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.lucene import LuceneConfig

@@ -8,7 +8,7 @@ import pytest
 import rerank_plugin as rp
 from experiments import needles
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.retrieval.encoding import IndexEncoder
 
 

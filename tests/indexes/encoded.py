@@ -10,7 +10,8 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.additions import stores
 from rerank_plugin.indexes.index_folder import ADAPTED, JUDGED, addition
-from rerank_plugin.indexes.vector_store import ARRAYS, SOURCE, ListsConfig, Pieces, write_store
+from rerank_plugin.indexes.vector_store import ARRAYS, SOURCE
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.kernels.quantization import Codes
 from rerank_plugin.models import checkpoints, register
 from rerank_plugin.models.ktrel import adaptation

@@ -27,7 +27,7 @@ from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.forward import FIELDS, is_appended
 from rerank_plugin.indexes.generations import updating as updating_index
 from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition, forward_checksum
-from rerank_plugin.indexes.vector_store import Pieces
+from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig

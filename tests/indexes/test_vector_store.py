@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files import outputs
 from rerank_plugin.files.checksums import sealed
-from rerank_plugin.indexes import vector_store
+from rerank_plugin.indexes import vector_store, vector_store_writer
 from rerank_plugin.indexes.index_folder import forward_checksum, write_description
-from rerank_plugin.indexes.vector_store import (
-    ListsConfig,
-    Pieces,
-    VectorStore,
-    encodings_folder,
-    open_store,
-    remove_left_pieces,
-    write_store,
-)
+from rerank_plugin.indexes.vector_store import VectorStore, encodings_folder, open_store
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, remove_left_pieces, write_store
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.kernels.quantized_products import scores
 from tests import small
@@ -236,7 +229,7 @@ def test_writing_is_all_or_nothing(index, monkeypatch):
         written(index)
     pieces = pieces_of(index, -vectors_of())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(vector_store, "write_description", interrupt)
+        patch.setattr(vector_store_writer, "write_description", interrupt)
         write_store(pieces, config=LISTS, overwrite=True)
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), before)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["key", "key.pieces"]
@@ -291,7 +284,7 @@ def test_vectors_that_are_not_finite_name_their_document(index, value):
 
 def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     """One list of nine holds the best document at most."""
-    monkeypatch.setattr(vector_store, "DEPTH", 1)
+    monkeypatch.setattr(vector_store_writer, "DEPTH", 1)
     pieces = pieces_of(index, np.tile(vectors_of(1), (10, 1)))
     low = ListsConfig(lists=9, probes=1, floor=1.01)
     with pytest.raises(InputError, match=r"1 of 9 inverted lists find \d+% .*101% are needed"):
@@ -459,14 +452,14 @@ def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
 
 def test_a_store_that_was_appended_to_and_copied_is_that_of_all_documents(tmp_path, monkeypatch):
     """Appended in segments of four documents, two at a time; copied without three documents."""
-    monkeypatch.setattr(vector_store, "SEGMENT", 4)
-    monkeypatch.setattr(vector_store, "PIECE", 2)
+    monkeypatch.setattr(vector_store_writer, "SEGMENT", 4)
+    monkeypatch.setattr(vector_store_writer, "PIECE", 2)
     first, whole, some = (
         indexed(tmp_path / name, small.DOCUMENTS[:size]) for name, size in (("a", 3), ("b", 10), ("c", 7))
     )
     before = write_store(pieces_of(first, vectors_of()[:3]), config=ListsConfig(lists=2, floor=0))
     after = encodings_folder(whole, "key")
-    vector_store.append_to_store(before, after, whole, lambda rows: vectors_of()[rows], {"more": 1})
+    vector_store_writer.append_to_store(before, after, whole, lambda rows: vectors_of()[rows], {"more": 1})
     store = open_store(whole, "key", SPACES)
     assert store.lists.shape == (3, 3) and store.description["segments"] == 3 and store.description["more"] == 1
     assert np.array_equal(store.decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
@@ -477,7 +470,7 @@ def test_a_store_that_was_appended_to_and_copied_is_that_of_all_documents(tmp_pa
     pieces = store.description["files"]["codes.npy"]["pieces"]
     assert len(pieces) == 2 and sum(piece["bytes"] for piece in pieces) == (after / "codes.npy").stat().st_size
     kept = np.array([0, 1, 3, 4, 6, 7, 9])
-    vector_store.copy_store(after, encodings_folder(some, "key"), kept, some)
+    vector_store_writer.copy_store(after, encodings_folder(some, "key"), kept, some)
     copied = open_store(some, "key", SPACES)
     assert copied.lists.shape == (1, 3) and np.array_equal(copied.decode(np.arange(7)), store.decode(kept))
     shutil.rmtree(encodings_folder(some, "key"))
@@ -496,5 +489,5 @@ def test_bytes_beyond_a_generation_s_are_removed_before_documents_are_appended(t
         with open(before / f"{name}.npy", "ab") as file:
             file.write(bytes(1000))
     assert np.array_equal(open_store(first, "key", SPACES).rows.shape, [3])
-    vector_store.append_to_store(before, encodings_folder(whole, "key"), whole, lambda rows: vectors_of()[rows])
+    vector_store_writer.append_to_store(before, encodings_folder(whole, "key"), whole, lambda rows: vectors_of()[rows])
     assert np.array_equal(open_store(whole, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))

@@ -11,7 +11,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.models import checkpoints
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import from_checkpoint

@@ -9,7 +9,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.retrieval import hybrid
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.encoding import IndexEncoder
