@@ -7,9 +7,7 @@ replica, keeps the dead one from questions, and pings it until it answers; an ac
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,8 +20,8 @@ from ray.exceptions import GetTimeoutError, RayError
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
 from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question
-from rerank_plugin.java.signals import handlers_kept
 from rerank_plugin.kernels.parallel import processors
 
 log = logging.getLogger(__name__)
@@ -32,8 +30,6 @@ OPENING = 120.0  # seconds in which a shard has to open
 PING = 0.1  # seconds between two pings of a process that does not answer
 TIMES = 10_000  # questions whose times are kept
 AT_ONCE = 8  # questions that a process answers at the same time
-STORE = 100_000_000  # bytes of Ray's own store of objects, which answers are too small to use
-OPTIONS = "RERANK_PLUGIN_JVM_OPTIONS"
 
 
 class ShardActor:
@@ -71,12 +67,10 @@ class RayShards:
 
     def __init__(self, folders: Sequence[Path], generation: str, config: ClusterConfig):
         self.folders, self.config = folders, config
-        _connect(config.address)
-        options = [*os.environ.get(OPTIONS, "").split()]
-        options = [option for option in options if not option.startswith("-Xmx")] + [f"-Xmx{config.heap}"]
+        connect(config.address)
         actor = ray.remote(ShardActor).options(
             num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": {OPTIONS: " ".join(options)}},
+            runtime_env=environment(config.heap),
         )  # fmt: skip
         threads = max(1, processors() // len(folders)) if config.address == "local" else processors()
         self.actors: list[list[Any]] = [
@@ -215,24 +209,3 @@ class RayShards:
         for replicas in self.actors:
             for actor in replicas:
                 ray.kill(actor, no_restart=True)
-
-
-def disconnect() -> None:
-    """Disconnect this process from the cluster, without the handlers of signals that Ray leaves."""
-    with handlers_kept():
-        ray.shutdown()
-
-
-def _connect(address: str) -> None:
-    """Connect this process to a cluster, or start one in it, unless it is connected already."""
-    if ray.is_initialized():
-        return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
-    if address == "local":
-        quiet |= {"include_dashboard": False, "object_store_memory": STORE}
-    try:
-        with handlers_kept():  # Ray's own would end a process in which Java runs
-            ray.init(address=address, **quiet)
-        atexit.register(disconnect)  # before Ray's own
-    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        raise InputError(f"there is no Ray cluster at '{address}' ({one_line(error):.300})") from None

@@ -43,6 +43,7 @@ from rerank_plugin.indexes.index_folder import (
 )
 from rerank_plugin.indexes.lucene_writer import write_numbers
 from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, shard_folder, shard_of
+from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
@@ -51,7 +52,6 @@ MOST_SHARDS = 256
 LAG = 3  # batches that may wait for a process: limits memory
 CHUNK = 1 << 22  # tokens that are numbered at once
 HEAP = "-Xmx1g"  # of the Java of each process, unless the user sets one: Lucene buffers 256 MB
-OPTIONS = "RERANK_PLUGIN_JVM_OPTIONS"
 FIRST = Layout()
 
 

@@ -29,6 +29,7 @@ from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.base.extras import naming_extras, require
 
 MINIMUM_JAVA = 21
+OPTIONS = "RERANK_PLUGIN_JVM_OPTIONS"  # the variable of the environment with the user's options of Java
 # -Xss limits the stack of the thread that starts Java. Java's default of 1 MB is too small for the depth of C calls
 # that Python 3.13 allows: parsing a line of 100,000 brackets as JSON would crash the process.
 DEFAULTS = ("-Xmx4g", "-Xss8m")
@@ -104,7 +105,7 @@ def start_jvm() -> None:
 
         if not jnius_config.vm_running:
             os.environ["JAVA_HOME"] = str(java_home())
-            options = os.environ.get("RERANK_PLUGIN_JVM_OPTIONS", "").split()
+            options = os.environ.get(OPTIONS, "").split()
             for default in DEFAULTS:
                 if not any(option.startswith(default[:4]) for option in options):
                     options.append(default)

@@ -1,5 +1,7 @@
 """One collection as a single index and as an index of shards, both encoded by the bundled encoder."""
 
+import os
+
 import pytest
 
 from rerank_plugin.cluster.building import build_shards
@@ -20,3 +22,19 @@ def twins(tmp_path_factory):
     for name in ("single", "sharded"):
         index(["--encode", "ktrel", "--index", str(folder / name)])
     return folder / "single", folder / "sharded"
+
+
+@pytest.fixture(scope="session")
+def address():
+    """The address of a Ray cluster of two nodes on this machine, for the tests of all files."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from ray.cluster_utils import Cluster
+
+    from rerank_plugin.cluster.connection import disconnect
+
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
+    yield nodes.address
+    disconnect()
+    nodes.shutdown()

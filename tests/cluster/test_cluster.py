@@ -30,21 +30,6 @@ RUNS = [
 
 
 @pytest.fixture(scope="module")
-def address():
-    pytest.importorskip("ray", reason="Ray is not installed")
-    from ray.cluster_utils import Cluster
-
-    from rerank_plugin.cluster.actors import disconnect
-
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
-    nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
-    yield nodes.address
-    disconnect()
-    nodes.shutdown()
-
-
-@pytest.fixture(scope="module")
 def remote(twins, address):
     """The index of shards on the cluster, with two processes for each shard."""
     index = open_index(ClusterConfig(address, replicas=2, deadline=60, heap="256m").url(twins[1]))

@@ -8,8 +8,8 @@ PROGRAM = """
 from rerank_plugin.java.jvm import java_class, start_jvm
 start_jvm()
 random = java_class("java.util.Random")
-from rerank_plugin.cluster.actors import _connect, disconnect
-_connect("local")
+from rerank_plugin.cluster.connection import connect, disconnect
+connect("local")
 for _ in range(20):  # compiled loops in several threads, which the garbage collector stops
     random().ints(4_000_000).parallel().sorted().sum()
     disconnect()

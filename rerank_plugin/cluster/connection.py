@@ -1,0 +1,48 @@
+"""The connection of this process to a Ray cluster, and what the processes of the cluster get from it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from rerank_plugin.base.errors import InputError, one_line
+from rerank_plugin.java.jvm import OPTIONS
+from rerank_plugin.java.signals import handlers_kept
+
+STORE = 100_000_000  # bytes of Ray's own store of objects in a cluster that is started here: answers are small
+
+
+def connect(address: str) -> None:
+    """Connect this process to a cluster, or start one in it, unless it is connected already.
+
+    Raises:
+        InputError: there is no such cluster.
+    """
+    if ray.is_initialized():
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    if address == "local":
+        quiet |= {"include_dashboard": False, "object_store_memory": STORE}
+    try:
+        with handlers_kept():  # Ray's own would end a process in which Java runs
+            ray.init(address=address, **quiet)
+        atexit.register(disconnect)  # before Ray's own
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        raise InputError(f"there is no Ray cluster at '{address}' ({one_line(error):.300})") from None
+
+
+def disconnect() -> None:
+    """Disconnect this process from the cluster, without the handlers of signals that Ray leaves."""
+    with handlers_kept():
+        ray.shutdown()
+
+
+def environment(heap: str) -> dict[str, Any]:
+    """Ray's ``runtime_env`` of processes whose Java has this heap, and else the options of this process's Java."""
+    options = [option for option in os.environ.get(OPTIONS, "").split() if not option.startswith("-Xmx")]
+    return {"env_vars": {OPTIONS: " ".join([*options, f"-Xmx{heap}"])}}
