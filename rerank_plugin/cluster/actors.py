@@ -2,7 +2,10 @@
 
 A process of Ray never forks another after Java runs, and Ray restarts one that dies as often as needed. A call of a
 dead process is not repeated by Ray (it would count the time of the restart as tries): the coordinator asks another
-replica, keeps the dead one from questions, and pings it until it answers; an actor is open before it answers anything.
+replica, keeps the dead one from questions, and pings it until it answers, which it does with its shard open.
+
+A process has several generations of its shard open, when the index is opened again after an update: the old one until
+its last search has ended, and the new one.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from threading import Condition, Thread
-from typing import Any
+from threading import Condition, Lock, Thread
+from typing import Any, ClassVar, NamedTuple
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -28,31 +32,112 @@ log = logging.getLogger(__name__)
 
 OPENING = 120.0  # seconds in which a shard has to open
 PING = 0.1  # seconds between two pings of a process that does not answer
+REFUSED = 2.0  # the same of one that cannot open its shard
 TIMES = 10_000  # questions whose times are kept
 AT_ONCE = 8  # questions that a process answers at the same time
 
 
-class ShardActor:
-    """The process of a shard."""
+class Opening(NamedTuple):
+    """A coordinator's opening of an index, by a number that no other has on the same processes; and the generation."""
 
-    def __init__(self, folder: str, generation: str, threads: int):
+    number: int
+    generation: str
+
+
+class ShardActor:
+    """The process of a shard. It has the shard open once for each opening: generations are beside one another."""
+
+    def __init__(self, folder: str, threads: int):
+        self.folder, self.threads, self.lock = folder, threads, Lock()
+        self.shards: dict[int, OpenShard] = {}
+        self.closed: set[int] = set()
+
+    def ask(self, opening: Opening, question: Question) -> tuple[str, Any, float]:
+        """The message of an `InputError`, or an empty one and the answer; and the seconds that it took.
+
+        The first question of an opening opens the shard, also in a process that was started again.
+        """
+        try:
+            with self.lock:
+                if opening.number in self.closed:  # a question that was asked twice may come late
+                    raise InputError("the shard is closed")
+                shard = self.shards.setdefault(opening.number, OpenShard())
+            opened = shard.opened(self.folder, opening.generation, self.threads)
+            started = time.perf_counter()
+            return "", opened.ask(*question), time.perf_counter() - started
+        except InputError as error:  # raised, it would travel with the objects of its traceback
+            return str(error), None, 0.0
+
+    def close(self, opening: Opening) -> None:
+        """Close what an opening has opened."""
+        with self.lock:
+            self.closed.add(opening.number)
+            shard = self.shards.pop(opening.number, None)
+        if shard is not None:
+            shard.close()
+
+
+class OpenShard:
+    """A shard that its first user opens, while the others wait."""
+
+    def __init__(self) -> None:
+        self.shard: Any = None
+        self.lock = Lock()
+
+    def opened(self, folder: str, generation: str, threads: int) -> Any:
         from rerank_plugin.cluster.shard import Shard
 
-        self.error, self.shard = "", None
-        try:
-            self.shard = Shard(folder, generation, threads)
-        except InputError as error:  # raised, it would count as a crash, and Ray would start it again
-            self.error = str(error)
+        with self.lock:
+            if self.shard is None:
+                self.shard = Shard(folder, generation, threads)
+            return self.shard
 
-    def ask(self, question: Question) -> tuple[str, Any, float]:
-        """The message of an `InputError`, or an empty one and the answer; and the seconds that it took."""
-        if self.shard is None:
-            return self.error, None, 0.0
-        started = time.perf_counter()
-        try:
-            return "", self.shard.ask(*question), time.perf_counter() - started
-        except InputError as error:
-            return str(error), None, 0.0
+    def close(self) -> None:
+        with self.lock:
+            if self.shard is not None:
+                self.shard.close()
+
+
+class Processes:
+    """The processes of an index's shards, several for each; all openings of the index in this process share them."""
+
+    shared: ClassVar[dict[tuple, Processes]] = {}
+    lock = Lock()
+
+    def __init__(self, folders: Sequence[Path], config: ClusterConfig):
+        actor = ray.remote(ShardActor).options(
+            num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD",
+            runtime_env=environment(config.heap),
+        )  # fmt: skip
+        threads = max(1, processors() // len(folders)) if config.address == "local" else processors()
+        self.actors: list[list[Any]] = [
+            [actor.remote(str(folder), threads) for _ in range(config.replicas)] for folder in folders
+        ]
+        self.users, self.numbers = 0, count()
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], config: ClusterConfig) -> Processes:
+        """Those of these folders, for one more user; started if there are none."""
+        connection = ray.get_runtime_context().get_job_id()
+        key = *folders, connection, config.replicas, config.heap
+        with cls.lock:
+            if key not in cls.shared:
+                cls.shared[key] = cls(folders, config)
+            cls.shared[key].users += 1
+            return cls.shared[key]
+
+    def release(self, opening: Opening) -> None:
+        """Close an opening; the processes end with the last one."""
+        with self.lock:
+            self.users -= 1
+            last = self.users == 0
+            if last:
+                Processes.shared = {key: one for key, one in self.shared.items() if one is not self}
+        for actor in (actor for replicas in self.actors for actor in replicas):
+            if last:
+                ray.kill(actor, no_restart=True)
+            else:
+                actor.close.remote(opening)
 
 
 class RayShards:
@@ -66,16 +151,10 @@ class RayShards:
     """
 
     def __init__(self, folders: Sequence[Path], generation: str, config: ClusterConfig):
-        self.folders, self.config = folders, config
+        self.config = config
         connect(config.address)
-        actor = ray.remote(ShardActor).options(
-            num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD",
-            runtime_env=environment(config.heap),
-        )  # fmt: skip
-        threads = max(1, processors() // len(folders)) if config.address == "local" else processors()
-        self.actors: list[list[Any]] = [
-            [actor.remote(str(folder), generation, threads) for _ in range(config.replicas)] for folder in folders
-        ]
+        self.processes = Processes.of(folders, config)
+        self.actors, self.opening = self.processes.actors, Opening(next(self.processes.numbers), generation)
         self.changed = Condition()
         self.away: set[tuple[int, int]] = set()  # shards and replicas that do not answer
         self.remembered: list[Question] = []
@@ -91,7 +170,7 @@ class RayShards:
 
     def _opened(self, actors: Sequence[Any]) -> list[tuple[str, Any, float]]:
         try:
-            return ray.get([actor.ask.remote(("opened",)) for actor in actors], timeout=OPENING)
+            return ray.get([actor.ask.remote(self.opening, ("opened",)) for actor in actors], timeout=OPENING)
         except RayError as error:
             raise InputError(f"a shard does not open on the cluster ({one_line(error):.300})") from error
 
@@ -135,7 +214,7 @@ class RayShards:
         return {number: answer for number, (answer, _) in answers.items()}
 
     def _send(self, number: int, replica: int, question: Question) -> Any:
-        return self.actors[number][replica].ask.remote(question)
+        return self.actors[number][replica].ask.remote(self.opening, question)
 
     def _take(self, number: int, replica: int, reference: Any, answers: dict[int, Any]) -> None:
         """Add the answer of a call, unless its process died, which is then kept from questions."""
@@ -184,28 +263,37 @@ class RayShards:
 
     def _ping(self, number: int, replica: int) -> None:
         """Ping a process until it answers, and has loaded what was loaded before; then ask it again."""
-        started = time.monotonic()
+        started, said = time.monotonic(), ""
         while not self.closed:
-            try:
-                for question in (("opened",), *self.remembered):
-                    error, *_ = ray.get(self._send(number, replica, question), timeout=OPENING)
-                    if error:
-                        log.warning("%s: %s", self._name(number, replica), error)
-                        return
+            error = self._refusal(number, replica)
+            if error == "":
                 break
-            except (RayError, GetTimeoutError):
-                time.sleep(PING)
+            if error and error != said:  # its files may be of another generation; they may come
+                log.warning("%s: %s", self._name(number, replica), error)
+                said = error
+            time.sleep(REFUSED if error else PING)
+        if self.closed:
+            return
         with self.changed:
             self.away.discard((number, replica))
             self.changed.notify_all()
         log.warning("%s answers again after %.1f s", self._name(number, replica), time.monotonic() - started)
 
+    def _refusal(self, number: int, replica: int) -> str | None:
+        """Empty if a process is open and has loaded everything, or why it refuses; None if it does not answer."""
+        try:
+            for question in (("opened",), *self.remembered):
+                error, *_ = ray.get(self._send(number, replica, question), timeout=OPENING)
+                if error:
+                    return error
+        except (RayError, GetTimeoutError):
+            return None
+        return ""
+
     def close(self) -> None:
-        """End the processes of the shards."""
+        """Close the shards; their processes end with their last user."""
         with self.changed:
             if self.closed:
                 return
             self.closed = True
-        for replicas in self.actors:
-            for actor in replicas:
-                ray.kill(actor, no_restart=True)
+        self.processes.release(self.opening)

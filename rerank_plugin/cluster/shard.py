@@ -82,10 +82,17 @@ class Shard:
         self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
         self.lock = Lock()  # of loading and of scoring, whose loops take all threads
         self.stage = lru_cache(MOST_KEPT)(self._stage)
+        self.stages: list[_PartStage] = []  # all that were opened
         self.store = lru_cache(MOST_KEPT)(self._store)
 
     def opened(self) -> None:
         """Answered once everything is open."""
+
+    def close(self) -> None:
+        """Close Lucene's readers, whose files stay mapped otherwise, and the index."""
+        for reader in (*self.stages, self.reader):
+            reader.close()
+        self.index.close()
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """The answer of the method with this name."""
@@ -110,7 +117,8 @@ class Shard:
         return found.rows, found.first_stage_scores
 
     def _stage(self, config: LuceneConfig) -> _PartStage:
-        return _PartStage(self.index, config)
+        self.stages.append(_PartStage(self.index, config))
+        return self.stages[-1]
 
     # vectors
 

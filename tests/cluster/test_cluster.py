@@ -137,6 +137,20 @@ def test_a_dead_shard_is_named_and_answers_again(twins, remote, monkeypatch):
     assert run(remote, "hybrid", ()) == expected
 
 
+def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins, address, remote):
+    before, expected = processes(remote), run(remote, "bm25", ("delta",))
+    again = open_index(ClusterConfig(address, replicas=2, heap="256m").url(twins[1]))
+    assert processes(again) == before and run(again, "bm25", ("delta",)) == expected
+    os.kill(before[0][0], signal.SIGKILL)
+    assert run(again, "bm25", ("delta",)) == run(remote, "bm25", ("delta",)) == expected
+    for index in (again, remote):
+        wait_until_all_answer(index)
+    again.close()
+    with pytest.raises(InputError, match="the connection to the cluster is closed"):
+        Searcher(again).search("heart")
+    assert run(remote, "hybrid", ("delta",)) == run(twins[0], "hybrid", ("delta",))
+
+
 def wait_until_all_answer(remote):
     deadline = time.monotonic() + 120
     while remote.answering.away:
