@@ -74,7 +74,10 @@ def arguments() -> commandline.Parser:
     add = running.add_argument
     add("--threads", type=int, default=2, help="threads of first-stage searches, which run ahead of the scoring")
     add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
-    cluster = "search an index of shards on this Ray cluster: HOST:PORT, auto (of this machine) or local (started here)"
+    cluster = (
+        "Ray cluster that searches: HOST:PORT, auto (of this machine) or local (started here); it has a process for "
+        "each shard of an index of shards; of another index, which all machines hold, each process ranks some --queries"
+    )
     add("--cluster", metavar="ADDRESS", help=cluster)
     commandline.add_settings(running, ClusterConfig)
     add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path")
@@ -173,9 +176,22 @@ def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
 
 def _place(options: Namespace) -> str | Path:
     """Where the index is searched: its folder, or its place on a cluster."""
-    if not options.cluster:
+    if not options.cluster or _divides_queries(options):
         return options.index
-    return commandline.configured(ClusterConfig, options, address=options.cluster).url(options.index)
+    return _cluster(options).url(options.index)
+
+
+def _cluster(options: Namespace) -> ClusterConfig:
+    return commandline.configured(ClusterConfig, options, address=options.cluster)
+
+
+def _divides_queries(options: Namespace) -> bool:
+    """Whether the processes of a cluster each search the whole index for a part of the queries."""
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.sharding import SHARDS
+
+    batch = options.queries is not None and not (options.run and options.run.is_dir())
+    return bool(options.cluster and batch and SHARDS not in Index(options.index).description)
 
 
 def _filter(options: Namespace) -> Filter | None:
@@ -208,7 +224,8 @@ def search_batch(options: Namespace) -> None:
     check_free(options.output, RUN, options.overwrite or options.resume)
     queries = read_queries(options.queries)
     config = _first_stage_config(options)
-    pipeline = _pipeline(options, config).open()
+    closed = _pipeline(options, config)
+    pipeline = closed.open()
     _warn_of_cut(options, pipeline.first_stage, queries)
     tag, settings = _tag(options, pipeline.scorer, config), _settings(options, config, pipeline.index)
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
@@ -217,7 +234,13 @@ def search_batch(options: Namespace) -> None:
         NotesLog().log(open_queries, pipeline.first_stage, pipeline.scorer)
         started = time.monotonic()
         empty: list[str] = []
-        rankings = pipeline.rank_all(open_queries, options.threads, options.queries_at_once)
+        if _divides_queries(options):
+            from rerank_plugin.ranking.on_cluster import rank_on_cluster
+
+            cluster, running = _cluster(options), (options.threads, options.queries_at_once)
+            rankings = rank_on_cluster(closed, pipeline.index, settings["contents"], open_queries, cluster, *running)
+        else:
+            rankings = pipeline.rank_all(open_queries, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
             writer.write_ranked(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
             if not len(ranking.order):

@@ -1,4 +1,4 @@
-"""How the shards of an index are searched on a Ray cluster, and the place of such an index: ``ray://ADDRESS/FOLDER``."""
+"""How a Ray cluster is used, and the place of an index of shards on it: ``ray://ADDRESS/FOLDER``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_REPLICAS = 8
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """How the shards of an index are searched on a Ray cluster.
+    """How a Ray cluster searches the shards of an index, or does other work on an index.
 
     Attributes:
         address: of the cluster: ``HOST:PORT`` of its head node, ``auto`` for the one of this machine, or ``local`` to
@@ -35,7 +35,7 @@ class ClusterConfig:
     hedge: float = setting(
         0.2, "seconds after which a shard that has not answered is asked a second time, with replicas", option="hedge"
     )
-    heap: str = setting("1g", "Java's heap in the process of each shard, as 512m or 1g", option="shard_heap")
+    heap: str = setting("1g", "Java's heap in each process on the cluster, as 512m or 1g", option="shard_heap")
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas <= MOST_REPLICAS:
