@@ -26,6 +26,7 @@ from rerank_plugin.base.errors import InputError, UnavailableError, one_line
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question
+from rerank_plugin.indexes.sharding import Generation
 from rerank_plugin.kernels.parallel import processors
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Opening(NamedTuple):
     """A coordinator's opening of an index, by a number that no other has on the same processes; and the generation."""
 
     number: int
-    generation: str
+    generation: Generation
 
 
 class ShardActor:
@@ -84,7 +85,7 @@ class OpenShard:
         self.shard: Any = None
         self.lock = Lock()
 
-    def opened(self, folder: str, generation: str, threads: int) -> Any:
+    def opened(self, folder: str, generation: Generation, threads: int) -> Any:
         from rerank_plugin.cluster.shard import Shard
 
         with self.lock:
@@ -150,7 +151,7 @@ class RayShards:
         InputError: there is no such cluster, or a shard cannot be opened.
     """
 
-    def __init__(self, folders: Sequence[Path], generation: str, config: ClusterConfig):
+    def __init__(self, folders: Sequence[Path], generation: Generation, config: ClusterConfig):
         self.config = config
         connect(config.address)
         self.processes = Processes.of(folders, config)

@@ -32,17 +32,18 @@ from rerank_plugin.indexes.building import BuildReport, distinct_batches
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, Layout, field_statistics
 from rerank_plugin.indexes.index_folder import (
     DESCRIPTION,
-    GENERATIONS,
     INDEX,
     NORMALIZATION,
     Index,
     describe_files,
+    describe_generation,
     describe_index_file,
+    forward_checksum,
     generation,
     write_generation,
 )
 from rerank_plugin.indexes.lucene_writer import write_numbers
-from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, shard_folder, shard_of
+from rerank_plugin.indexes.sharding import COLLECTION, SHARDS, rest_folder, shard_folder, shard_of
 from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import VERSION
@@ -238,9 +239,9 @@ class _Whole:
         words = np.array([0, sum(int(shard.offsets[-1]) for shard in self.shards)])
         statistics = field_statistics(words, titles, nothing)
         fields = {field: asdict(numbers) for field, numbers in statistics.items()}
-        whole, lucene = generation(1, 1, documents, terms), self._lucene()
+        whole, lucene, parts = generation(1, 1, documents, terms), self._lucene(), []
         for number, (index, numbers) in enumerate(zip(self.indexes, ids)):
-            write_numbers(index.folder / REST, rest[number])
+            write_numbers(index.folder / rest_folder(1), rest[number])
             part = {
                 "documents": documents,
                 "shard": number,
@@ -249,7 +250,8 @@ class _Whole:
             }
             # A filter's fields are those of the collection, though no document here may have one of them.
             lucene_of_part = {**index.description["lucene"], "metadata": lucene["metadata"]}
-            self._join(index, numbers, {"terms": terms, "fields": fields, "lucene": lucene_of_part, COLLECTION: part})
+            entries = {"terms": terms, "fields": fields, "lucene": lucene_of_part, COLLECTION: part}
+            parts.append({"path": shard_folder(number), "forward_index": self._join(index, numbers, entries)})
         description = {
             **whole,
             "created_by": f"rerank_plugin {__version__}",
@@ -258,11 +260,11 @@ class _Whole:
             NORMALIZATION: VERSION,
             "fields": fields,
             "lucene": lucene,
-            SHARDS: [shard_folder(number) for number in range(len(self.indexes))],
+            SHARDS: parts,
             "left_out": problems.summary(kept=False),
         }
         names = [path.relative_to(self.building).as_posix() for path in sorted(self.files.iterdir())]
-        names += [f"{name}/{DESCRIPTION}" for name in description[SHARDS]]
+        names += [f"{part['path']}/{index.generation_file}" for part, index in zip(parts, self.indexes)]
         write_generation(self.building, description, describe_files(self.building, names))
         return BuildReport(documents, terms, statistics["text"].tokens)
 
@@ -290,8 +292,12 @@ class _Whole:
         writer.close()
         return np.split(numbers, np.cumsum([len(first) for first in firsts])[:-1]), len(ids)
 
-    def _join(self, index: Index, ids: np.ndarray, entries: dict[str, Any]) -> None:
-        """Give a shard the terms and statistics of the collection; ``ids`` are those of its terms, uint32 [V]."""
+    def _join(self, index: Index, ids: np.ndarray, entries: dict[str, Any]) -> dict[str, str]:
+        """Give a shard the terms and statistics of the collection; returns the checksum of its forward index.
+
+        Args:
+            ids: of its terms, uint32 [V].
+        """
         files, changed = index.folder / FIRST.folder, [f"{FIRST.folder}/tokens.npy"]
         numbered = ArrayWriter(files / "numbered.npy", np.uint32)
         tokens = index.forward.tokens
@@ -304,12 +310,13 @@ class _Whole:
             (files / name).unlink()
             link_or_copy(self.files / name, files / name)
             changed.append(f"{FIRST.folder}/{name}")
-        changed += [f"{REST}/{path.name}" for path in (index.folder / REST).iterdir()]
+        changed += [f"{rest_folder(1)}/{path.name}" for path in (index.folder / rest_folder(1)).iterdir()]
         described = {name: value for name, value in index.description.items() if name != CHECKSUM}
         listed = described.pop("files") | {name: describe_index_file(index.folder, name) for name in changed}
         index.close()
-        (index.folder / GENERATIONS / f"{index.description['number']:06d}.json").unlink()
-        write_generation(index.folder, {**described, **entries}, listed)
+        (index.folder / DESCRIPTION).unlink()
+        written = describe_generation(index.folder, {**described, **entries}, listed)
+        return forward_checksum(json.loads(written))
 
     def _numbers_of_others(self) -> list[dict[str, tuple[int, int]]]:
         """For each shard, Lucene's numbers of the fields in all others: documents, and words."""

@@ -27,7 +27,7 @@ from rerank_plugin.indexes.forward import Words
 from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
-from rerank_plugin.indexes.sharding import SHARDS, ShardedForward, ShardedTable
+from rerank_plugin.indexes.sharding import SHARDS, Generation, ShardedForward, ShardedTable
 from rerank_plugin.indexes.vector_store import VectorStore
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries
@@ -63,18 +63,19 @@ class ClusterIndex(Index):
 
     Args:
         folder: of the whole index; of the shards only their descriptions are read here.
-        connect: opens the shards, from their folders and the id of the generation.
+        connect: opens the shards, from their folders and the generation.
 
     Raises:
         InputError: as `Index`; it is no index of shards; or as ``connect``.
     """
 
-    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], str], Shards]):
+    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], Generation], Shards]):
         super().__init__(folder)
         if SHARDS not in self.description:
             raise InputError(f"{folder} is no index of shards: build one with: {self.rebuild} --shards N")
-        folders = [self.folder / name for name in self.description[SHARDS]]
-        self.answering = connect(folders, self.description["generation"])
+        folders = [self.folder / part["path"] for part in self.description[SHARDS]]
+        generation = Generation(self.description["number"], self.description["generation"])
+        self.answering = connect(folders, generation)
         close = self.close
 
         def close_all() -> None:

@@ -30,7 +30,7 @@ from rerank_plugin.indexes.lucene_reader import (
     stored_text,
 )
 from rerank_plugin.indexes.sharded_store import OF
-from rerank_plugin.indexes.sharding import COLLECTION, REST, gathered_words
+from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words
 from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
@@ -67,17 +67,17 @@ class Shard:
 
     Args:
         folder: of the shard.
-        generation: the id of the index's generation that it has to be of.
+        generation: of the index.
         threads: of the compiled loops.
 
     Raises:
         InputError: the shard is missing, damaged, or of another generation.
     """
 
-    def __init__(self, folder: str | Path, generation: str, threads: int = 1):
-        self.index, self.threads = Index(folder), threads
-        if (found := self.index.description.get(COLLECTION, {}).get("generation")) != generation:
-            raise InputError(f"{folder} is of the generation {found}, not of {generation}: copy the index again")
+    def __init__(self, folder: str | Path, generation: Generation, threads: int = 1):
+        self.index, self.threads = Index(folder, generation.number), threads
+        if (found := self.index.description.get(COLLECTION, {}).get("generation")) != generation.id:
+            raise InputError(f"{folder} is of the generation {found}, not of {generation.id}: copy the index again")
         self.forward, self.reader = self.index.forward, self.index.open_lucene()
         self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
         self.lock = Lock()  # of loading and of scoring, whose loops take all threads
@@ -217,7 +217,9 @@ class _PartStage(LuceneFirstStage):
     """A first stage over the Lucene index of a shard, with the statistics of the collection."""
 
     def _open(self, index: Index) -> Any:
-        return side_by_side([index.open_lucene(), open_reader(index.folder / REST)])
+        files = (name.split("/") for name in index.description["files"])
+        rest = sorted({folder for folder, *names in files if folder == REST for folder in names[:1]})
+        return side_by_side([index.open_lucene(), *(open_reader(index.folder / REST / each) for each in rest)])
 
     def search_words(self, words: WholeQuery, filter: Filter | None, depth: int) -> Candidates:
         """The best ``depth`` documents."""

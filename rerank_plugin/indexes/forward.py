@@ -171,8 +171,16 @@ def field_statistics(offsets: np.ndarray, title_lengths: np.ndarray, deleted: np
     documents = len(title_lengths) - len(deleted)
     titles = int(title_lengths.sum(dtype=np.int64) - title_lengths[deleted].sum(dtype=np.int64))
     texts = int(offsets[-1]) - int(slices(offsets, deleted)[1].sum())
-    totals = zip(FIELDS, (titles, texts - titles, texts))
-    return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals}
+    return _with_means(dict(zip(FIELDS, (titles, texts - titles, texts))), documents)
+
+
+def together(parts: Sequence[Mapping[str, FieldStatistics]], documents: int) -> dict[str, FieldStatistics]:
+    """The statistics of all documents from those of parts of them."""
+    return _with_means({field: sum(part[field].tokens for part in parts) for field in FIELDS}, documents)
+
+
+def _with_means(totals: Mapping[str, int], documents: int) -> dict[str, FieldStatistics]:
+    return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals.items()}
 
 
 class Elsewhere(Protocol):

@@ -27,7 +27,6 @@ from rerank_plugin.indexes.index_folder import (
     describe_generation,
     switch_generation,
 )
-from rerank_plugin.indexes.sharding import COLLECTION
 
 # Files that a generation lists, or that an interrupted update has left; others are of the user or of other commands.
 OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", "lucene/_*", "lucene/segments_*", "lucene/pending_segments_*")
@@ -66,7 +65,7 @@ def updating(folder: str | Path) -> Iterator[tuple[Index, Next]]:
     """
     before = Index(folder)  # an InputError before anything is locked
     before.close()
-    if before.shards or COLLECTION in before.description:
+    if before.shards:
         raise InputError(f"{folder} is an index of shards, which is not updated: build it again with: {before.rebuild}")
     with _locked_index(folder) as (index, descriptor, real):
         yield index, Next(index, descriptor, real)

@@ -14,7 +14,7 @@ encodings/NUMBER/KEY/  document vectors of a model in a generation (:mod:`rerank
 judged/NUMBER/KEY/     judged queries, encoded by a model (:mod:`rerank_plugin.indexes.judged_queries`)
 adapted/NUMBER/        the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
-shards/NUMBER/         the shards of an index of shards (:mod:`rerank_plugin.indexes.sharding`)
+shards/NUMBER/         the shards of an index of shards (:mod:`rerank_plugin.indexes.sharding`), without ``index.json``
 =====================  ==========================================================================================
 
 Files that are only appended to are described by their length in a generation, and by a checksum of each piece that was
@@ -30,7 +30,7 @@ import fcntl
 import json
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -101,7 +101,8 @@ INDEX = FolderKind(
     "an index",
     DESCRIPTION,
     ("format_version", "fields", "files"),
-    (*FILES, *(f"{SHARDS}/*/{name}" for name in (DESCRIPTION, f"{REST}/*", *FILES))),
+    # shards of an earlier format had a description, and no folders of generations in the last
+    (*FILES, *(f"{SHARDS}/*/{name}" for name in (DESCRIPTION, f"{REST}/*", f"{REST}/*/*", *FILES))),
     listed="files",
 )
 
@@ -238,8 +239,9 @@ def forward_checksum(description: dict) -> dict[str, str]:
             {
                 name: {key: value for key, value in file.items() if key != SAMPLED}
                 for name, file in files
-                if is_appended(name) or name.startswith((f"{KNOWLEDGE}/", f"{SHARDS}/"))
+                if is_appended(name) or name.startswith(f"{KNOWLEDGE}/")
             }
+            | {part["path"]: part["forward_index"] for part in description.get(SHARDS, ())}
         )
     }
 
@@ -266,6 +268,9 @@ class Index:
     garbage-collected. If the whole folder is replaced by another build before a part is opened, opening that part
     raises `IndexReplacedError`; parts that are already open stay valid. ``len(index)`` is the number of documents.
 
+    Args:
+        number: of a generation that is kept; by default the current one.
+
     Attributes:
         folder: the index folder.
         shards: the indexes of the shards; empty unless it is an index of shards.
@@ -276,9 +281,10 @@ class Index:
     """
 
     is_written = False
+    shards: Sequence[Index] = ()
 
-    def __init__(self, folder: str | Path):
-        self.folder = restore_interrupted(folder)
+    def __init__(self, folder: str | Path, number: int | None = None):
+        self.folder, self._number = restore_interrupted(folder), number
         if not self.folder.is_dir():
             raise InputError(
                 f"no index at {self.folder}; build it with: rerank-plugin index --corpus C --index {folder}"
@@ -298,22 +304,38 @@ class Index:
         self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
     def _open_shards(self) -> list[Index]:
-        return [Index(self.folder / name) for name in self.description.get(SHARDS, ())]
+        """The shards in this generation, which has the same number in each."""
+        try:
+            number = self.description["number"]
+            return [Index(self.folder / part["path"], number) for part in self.description.get(SHARDS, ())]
+        finally:
+            self.check_same()
+
+    @property
+    def _described(self) -> Path:
+        """The file that is read."""
+        number = self._number
+        return self.folder / (DESCRIPTION if number is None else f"{GENERATIONS}/{numbered(number)}.json")
 
     def _read(self) -> bytes:
-        """Read ``index.json``; returns its content."""
+        """Read the description; returns the content of its file."""
         try:
-            written = (self.folder / DESCRIPTION).read_bytes()
+            written = self._described.read_bytes()
             self.description = json.loads(written)
         except FileNotFoundError:
+            if self._number is not None:
+                raise InputError(f"{self._described} is missing: the index was not copied completely") from None
+            whole = self.folder.absolute().parent.parent
             remedy = "it is not an index; build one in another folder, or move this one away"
             if any(self.folder.glob("segments_*")):
                 remedy = f"it is a Lucene index; read it with: rerank-plugin index --lucene {self.folder} --index I"
+            if whole.joinpath(SHARDS) == self.folder.absolute().parent and (whole / DESCRIPTION).is_file():
+                remedy = f"it is a shard; open the index {whole}"
             raise InputError(f"{self.folder} holds no {DESCRIPTION}: {remedy}") from None
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.folder / DESCRIPTION} cannot be read ({error}); rebuild the index") from None
+            raise InputError(f"{self._described} cannot be read ({error}); rebuild the index") from None
         if not isinstance(self.description, dict):
-            raise InputError(f"{self.folder / DESCRIPTION} does not describe an index; rebuild the index")
+            raise InputError(f"{self._described} does not describe an index; rebuild the index")
         return written
 
     def _lock(self) -> None:
@@ -328,23 +350,34 @@ class Index:
                 f"{path} cannot be opened ({error.strerror}): the index is damaged or not copied completely; build it "
                 f"again with: {self.rebuild}"
             ) from None
-        self.close = finalize(self, os.close, self._locked)
+        self._unlock = finalize(self, os.close, self._locked)
         with suppress(OSError):  # some network file systems have no locks: updates then keep all generations
             fcntl.flock(self._locked, fcntl.LOCK_SH)
 
-    def following(self, written: bytes) -> Index:
-        """The index of a generation that is written, but not yet the current one, by its description."""
+    def close(self) -> None:
+        """End the locks: updates remove what no other index reads."""
+        self._unlock()
+        for shard in self.shards:
+            shard.close()
+
+    def following(self, written: bytes, shards: Sequence[Index] = ()) -> Index:
+        """The index of a generation that is written, but not yet the current one, by its description.
+
+        Args:
+            shards: those in that generation.
+        """
         following = object.__new__(type(self))
         following.folder, following._name, following._written = self.folder, self._name, written
         following.description, following.tokenizer = json.loads(written), self.tokenizer
-        following.is_written, following.shards = True, []
+        following._number = following.description["number"]
+        following.is_written, following.shards = True, shards
         following._lock()
         following.fitting = lru_cache(FILTERS_KEPT)(following._fitting)
         return following
 
-    def __reduce__(self) -> tuple[type[Index], tuple[str]]:
+    def __reduce__(self) -> tuple[type[Index], tuple[str, int | None]]:
         """Pickle and copy it as its folder, which is opened again."""
-        return type(self), (os.path.abspath(self.folder),)
+        return type(self), (os.path.abspath(self.folder), self._number)
 
     @property
     def generation_file(self) -> str:
@@ -367,12 +400,16 @@ class Index:
         if KNOWLEDGE in self.description:
             needed[KNOWLEDGE] = dict
         if missing := [name for name, kind in needed.items() if not isinstance(self.description.get(name), kind)]:
-            raise InputError(f"{self.folder / DESCRIPTION} lacks {' and '.join(missing)}; rebuild the index")
+            raise InputError(f"{self._described} lacks {' and '.join(missing)}; rebuild the index")
+        if not all(isinstance(part, dict) for part in self.description.get(SHARDS, ())):
+            raise InputError(
+                f"{self.folder} is an index of shards of an earlier format; build it again with: {self.rebuild}"
+            )
 
     def _check_files(self) -> None:
         """An `InputError` if the description or a file is not that of the generation."""
-        path, rebuild = self.folder / DESCRIPTION, f"build it again with: {self.rebuild}"
-        check_description(path, self.description, rebuild)
+        rebuild = f"build it again with: {self.rebuild}"
+        check_description(self._described, self.description, rebuild)
         for name, expected in self.description["files"].items():
             wrong = fault(self.folder / name, expected, grows=is_appended(name))
             if wrong is not None:
@@ -406,9 +443,12 @@ class Index:
         source = "C" if self.lucene_folder.parent != self.folder else str(self.description.get("source", "C"))
         # Several corpora are written as a shell reads them; one that has a space in its name is not.
         corpus = source if " " in source and not os.path.exists(source) else shlex.quote(source)
-        command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(self.folder))} --overwrite"
-        if SHARDS in self.description:
-            command = f"{command} --shards {len(self.description[SHARDS])}"
+        folder, shards = self.folder, len(self.description.get(SHARDS, ()))
+        if COLLECTION in self.description:
+            folder, shards = folder.parent.parent, self.description[COLLECTION][SHARDS]
+        command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(folder))} --overwrite"
+        if shards:
+            command = f"{command} --shards {shards}"
         if stemmer := self._part("tokenizer").get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command

@@ -3,9 +3,11 @@
 ``INDEX/shards/NUMBER`` is the folder of a shard, an index of the documents whose ids have a hash that is NUMBER modulo
 the number of shards. Terms, document frequencies, mean lengths and the number of documents are those of the whole
 collection, in each shard (hard links where the file system has them), so a shard scores its documents as a single index
-would. Lucene computes them from what it reads, so ``rest/`` of a shard is a Lucene index with the numbers of the other
-shards' documents and none of their words. ``INDEX/index.json`` describes the whole and lists the description of every
-shard. Rows are those of a single index of the same corpus:
+would. Lucene computes them from what it reads, so ``rest/NUMBER/`` of a shard is a Lucene index with the numbers of the
+documents that the generation NUMBER added to the other shards, and none of their words. ``INDEX/index.json`` describes
+a generation of the whole, and lists the description of each shard, ``generations/NUMBER.json`` in the shard's folder:
+a generation has the same number in all, and a shard is opened by it. Rows are those of a single index of the same
+corpus:
 
 =====================  =======  ======  =============================================================================
 forward/000001/        dtype    shape   of the whole
@@ -23,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,12 +33,19 @@ from numpy.typing import ArrayLike
 from rerank_plugin.files.arrays import are_below, open_array, ranges
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import DELETED, FIELDS, ForwardIndex, Layout, Words
+from rerank_plugin.indexes.forward import DELETED, FIELDS, ForwardIndex, Layout, Words, numbered
 from rerank_plugin.text.tokenizer import Tokenizer
 
-SHARDS = "shards"  # the folder of the shards, and in a description the paths of all
-REST = "rest"  # in a shard, the folder of the Lucene index with the numbers of the other shards
+SHARDS = "shards"  # the folder of the shards, and in a description the path and the checksum of each
+REST = "rest"  # in a shard, the folder of the Lucene indexes with the numbers of the other shards
 COLLECTION = "collection"  # in the description of a shard: of which collection it is a part
+
+
+class Generation(NamedTuple):
+    """The number of a generation of an index of shards, which is the same in each shard, and its id."""
+
+    number: int
+    id: str
 
 
 def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
@@ -47,6 +56,11 @@ def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
 def shard_folder(number: int) -> str:
     """The path of a shard in the folder of its index."""
     return f"{SHARDS}/{number:03d}"
+
+
+def rest_folder(number: int) -> str:
+    """The path, in a shard, of the numbers of the other shards that a generation has added."""
+    return f"{REST}/{numbered(number)}"
 
 
 class ShardedTable:

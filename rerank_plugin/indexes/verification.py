@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.checksums import CHECKSUM, checksum_of
-from rerank_plugin.indexes.forward import field_statistics
+from rerank_plugin.indexes.forward import field_statistics, together
 from rerank_plugin.indexes.index_folder import (
     COMMIT_FILE,
     DESCRIPTION,
@@ -47,7 +45,7 @@ def verify(index: Index) -> int:
     count = len(description["files"]) + sum(map(verify, index.shards))
     for part, expected in _parts(index):
         count += 1 + _verify_part(part, expected)
-    if fault := INDEX.fault(index.folder):
+    if COLLECTION not in description and (fault := INDEX.fault(index.folder)):
         raise InputError(f"{index.folder} {fault}")
     return count
 
@@ -71,9 +69,9 @@ def _check_statistics(index: Index) -> None:
     if COLLECTION in index.description:
         return  # a shard has the statistics of its collection, which are compared there
     forward, path = index.forward, index.folder / DESCRIPTION
-    offsets = [shard.forward.offsets for shard in index.shards]
-    ends = np.array([0, sum(int(each[-1]) for each in offsets)]) if offsets else forward.offsets
-    for field, statistics in field_statistics(ends, forward.title_lengths, forward.deleted).items():
+    parts = [shard.forward for shard in index.shards] or [forward]
+    of_parts = [field_statistics(part.offsets, part.title_lengths, part.deleted) for part in parts]
+    for field, statistics in together(of_parts, forward.documents).items():
         described, expected = index.description["fields"].get(field), asdict(statistics)
         if described != expected:
             raise InputError(

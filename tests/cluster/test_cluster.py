@@ -13,7 +13,6 @@ from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.cluster.config import ClusterConfig, parsed
 from rerank_plugin.cluster.opening import open_index
-from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.ranking.cascade import Stage
@@ -156,11 +155,6 @@ def wait_until_all_answer(remote):
     while remote.answering.away:
         assert time.monotonic() < deadline, remote.answering.away
         time.sleep(0.1)
-
-
-def test_a_shard_of_another_generation_is_refused(twins):
-    with pytest.raises(InputError, match="is of the generation .*, not of other: copy the index again"):
-        Shard(twins[1] / "shards/001", "other")
 
 
 def test_a_place_on_a_cluster_is_read_as_it_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import time
@@ -12,11 +13,14 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.cluster.building import build_shards
+from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems, queries
+from rerank_plugin.files.checksums import sealed
 from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.sharding import Generation
 from rerank_plugin.indexes.vector_store import open_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.quantization import Spaces
@@ -119,16 +123,34 @@ def test_all_files_are_verified(twins, tmp_path):
     tokens.write_bytes(content)
     with pytest.raises(InputError, match="shards/001/forward/000001/tokens.npy has changed"):
         verify(Index(folder))
-    (folder / "shards/000/index.json").unlink()
-    with pytest.raises(InputError, match="shards/000/index.json is missing"):
+    (folder / "shards/000/generations/000001.json").unlink()
+    with pytest.raises(InputError, match="shards/000/generations/000001.json is missing"):
         Index(folder)
 
 
 def test_updates_are_refused(twins, tmp_path):
-    for folder in (twins[1], twins[1] / "shards/000"):
-        with pytest.raises(InputError, match=r"is an index of shards, which is not updated: .*--overwrite"):
-            updating.delete(folder, ["1"])
-    assert Index(twins[1]).rebuild.endswith(f"--overwrite --shards {SHARDS}")
+    with pytest.raises(InputError, match=r"is an index of shards, which is not updated: .*--overwrite"):
+        updating.delete(twins[1], ["1"])
+    index = Index(twins[1])
+    assert index.rebuild == index.shards[1].rebuild and index.rebuild.endswith(f"--overwrite --shards {SHARDS}")
+
+
+def test_a_shard_is_opened_by_the_generation_of_its_index(twins, tmp_path):
+    index = Index(twins[1])
+    shard = pickle.loads(pickle.dumps(index.shards[1]))
+    assert shard.description == index.shards[1].description and shard.description["collection"]["shard"] == 1
+    with pytest.raises(InputError, match=f"it is a shard; open the index {twins[1]}$"):
+        Index(twins[1] / "shards/001")
+    with pytest.raises(InputError, match="shards/001/generations/000002.json is missing"):
+        Shard(twins[1] / "shards/001", Generation(2, index.generation))
+    with pytest.raises(InputError, match="shards/001 is of the generation .*, not of another: copy the index again"):
+        Shard(twins[1] / "shards/001", Generation(1, "another"))
+    folder = shutil.copytree(twins[1], tmp_path / "copy")
+    description = json.loads((folder / "index.json").read_text())
+    paths = [part["path"] for part in description["shards"]]
+    (folder / "index.json").write_text(json.dumps(sealed({**description, "shards": paths})))
+    with pytest.raises(InputError, match=f"an index of shards of an earlier format.*--overwrite --shards {SHARDS}$"):
+        Index(folder)
 
 
 def test_bad_numbers_of_shards_are_refused(tmp_path, documents):
