@@ -83,7 +83,8 @@ class DeviceVectors:
             places = products.T.topk(most, dim=1, sorted=False).indices  # [Q, k]
             positions = (places if allowed is None else allowed[places]).cpu().numpy()
             hits += [
-                self._best(some.take([place]), self.store.rows[found], count) for place, found in enumerate(positions)
+                self._best(some.take([place]), self.store.stored_rows[found], count)
+                for place, found in enumerate(positions)
             ]
         return hits
 
@@ -149,7 +150,8 @@ _in_use: WeakValueDictionary[tuple[str, str], DeviceVectors] = WeakValueDictiona
 def vectors_on(store: VectorStore, device: str) -> DeviceVectors:
     """The vectors of a store on a device: one copy while any first stage or reranker uses these encodings.
 
-    Each of them opens a store of its own; the checksum of the description tells that the encodings are the same.
+    Each of them opens a store of its own; the checksum of the description tells that the encodings are the same. The
+    documents that were deleted from them may differ: a search gets those that are left as `Fitting`.
     """
     if CHECKSUM not in store.description:  # a store in memory
         return DeviceVectors(store, device)

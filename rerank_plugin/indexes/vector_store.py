@@ -97,6 +97,7 @@ class VectorStore:
         deleted: rows of deleted documents, int [n], which no search finds.
 
     Attributes:
+        rows: of the document at each position, `LEFT_OUT` of those that were deleted. stored_rows: theirs, too.
         probes: lists that a search reads by default.
         threads: that share the products of many documents.
         description: of the folder; empty until it is written.
@@ -119,7 +120,8 @@ class VectorStore:
         size: int | None = None,
         deleted: np.ndarray = NO_ROWS,
     ):
-        self.spaces, self.codes, self.rows, self.positions = spaces, Codes(codes, scales), rows, positions
+        self.spaces, self.codes, self.positions = spaces, Codes(codes, scales), positions
+        self.rows = self.stored_rows = rows
         self.lists, self.centroids = lists, Codes(centroids, centroid_scales)
         # Where the lists would start without deleted documents, or, if this is a shard's, in the store of the whole.
         self.counted = lists

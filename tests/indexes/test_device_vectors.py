@@ -73,3 +73,17 @@ def test_vectors_are_held_once_and_as_long_as_they_are_used(store):
     del held
     gc.collect()
     assert left() is None
+
+
+def test_documents_deleted_from_one_of_two_stores_of_the_same_encodings(store, queries):
+    """The one that was opened first, as that of an index whose copy from before the deletion is opened beside it."""
+    best, arrays = store.search(queries[0], 4)[0], (store.rows, store.positions, store.lists, *store.centroids)
+    deleted, whole = (
+        VectorStore(store.spaces, *store.codes, *arrays, description={"checksum": "of both"}, deleted=rows)
+        for rows in (best, best[:0])
+    )
+    held = vectors_on(deleted, DEVICE)
+    for opened, fits in ((whole, None), (deleted, ~np.isin(np.arange(300), best))):
+        assert vectors_on(opened, DEVICE) is held
+        found, expected = held.search(queries[0], 20, opened.fitting(fits)), opened.search(queries[0], 20)
+        assert found[0].tolist() == expected[0].tolist() and found[1].tobytes() == expected[1].tobytes()
