@@ -1,15 +1,17 @@
 """``python -m experiments.updates_under_load``: updates an index while a service over it answers queries.
 
-A service is started over the index. Queries are sent at a fixed rate, whether or not earlier ones are answered, half of
-them to BM25 and a reranker, half to the hybrid. Meanwhile commands update the index in a process of their own, and the
-service reloads after each. Every answer is compared, document by document and score by score, with what the library
-finds in each generation: it has to be the answer of one that the service may have had open then.
+A service is started over the index. Queries are sent at a fixed rate, whether or not earlier ones are answered, a third
+of them to BM25 and a reranker, a third to the hybrid, and a third to the hybrid and the encoder's reranker. Meanwhile
+commands update the index in a process of their own, and the service reloads after each. Every answer is compared,
+document by document and score by score, with what the library finds in each generation: it has to be the answer of one
+that the service may have had open then. An answer that was late, which the service says, has to be the first stage's.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -29,10 +32,13 @@ import numpy as np
 
 from rerank_plugin import Searcher
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.outputs import scratch_folder
 
-MODES = {"delta": ("delta", "bm25"), "hybrid": ("none", "hybrid")}  # reranker and first stage
+MODES = {"delta": ("delta", "bm25"), "hybrid": ("none", "hybrid"), "ktrel": ("ktrel", "hybrid")}  # with first stages
+NO_RERANKER = "none"
+LATE = {mode: f"{mode}, late" for mode, (reranker, _) in MODES.items() if reranker != NO_RERANKER}
 HITS, DEPTH = 10, 500
 LONGEST = 1200  # seconds that a client waits
 PAUSE = 5.0  # seconds before the first update, and after the last one
@@ -41,7 +47,10 @@ Hits = list[tuple[str, float]]
 
 
 class Answer(NamedTuple):
-    """A request and its answer: what was asked, when, what came back (None for a failure), and why it failed."""
+    """A request and its answer: what was asked, when, what came back (None for a failure), and why it failed.
+
+    Its mode is of `MODES`; of `LATE`, if the deadline passed and it is the ranking of the first stage.
+    """
 
     mode: str
     text: str
@@ -72,11 +81,12 @@ class Client:
         try:
             request = Request(f"{self.address}/v1/index/search?{urlencode(asked)}", headers=self.headers)
             with urlopen(request, timeout=LONGEST) as response:
-                found = json.load(response)["candidates"]
+                answer = json.load(response)
         except OSError as error:
             return Answer(mode, text, started, time.monotonic(), None, str(error))
-        hits = [(one["docid"], float(np.float32(one["score"]))) for one in found]
-        return Answer(mode, text, started, time.monotonic(), hits)
+        hits = [(one["docid"], float(np.float32(one["score"]))) for one in answer["candidates"]]
+        late = reranker != NO_RERANKER and not answer["reranked"]
+        return Answer(LATE[mode] if late else mode, text, started, time.monotonic(), hits)
 
     def reload(self) -> None:
         with urlopen(Request(f"{self.address}/admin/reload", b"", self.headers), timeout=LONGEST):
@@ -86,26 +96,53 @@ class Client:
 def expected(folder: Path, texts: Sequence[str]) -> dict[tuple[str, str], Hits]:
     """What the library finds in the current generation of an index, by mode and text."""
     found = {}
-    for mode, (reranker, stage) in MODES.items():
-        with Searcher(folder, None if reranker == "none" else reranker, first_stage=stage, depth=DEPTH) as searcher:
+    first_stages = {late: (NO_RERANKER, MODES[mode][1]) for mode, late in LATE.items()}
+    for mode, (reranker, stage) in (MODES | first_stages).items():
+        named = None if reranker == NO_RERANKER else reranker
+        with Searcher(folder, named, first_stage=stage, depth=DEPTH) as searcher:
             for text in texts:
                 hits = searcher.search(text, HITS)
                 found[mode, text] = [(hit.docid, float(np.float32(hit.score))) for hit in hits]
     return found
 
 
+class Stops(Thread):
+    """Stops running processes at random moments, for up to ``longest`` seconds; with 0 none."""
+
+    def __init__(self, longest: float):
+        super().__init__(daemon=True)
+        self.longest, self.processes, self.count = longest, list[subprocess.Popen](), 0
+
+    def run(self) -> None:
+        random = Random(0)
+        while self.longest > 0:
+            time.sleep(random.uniform(0, self.longest))
+            process = random.choice(self.processes)
+            process.send_signal(signal.SIGSTOP)  # none is sent to a process that has ended
+            try:
+                time.sleep(random.uniform(0, self.longest))
+            finally:
+                process.send_signal(signal.SIGCONT)
+            self.count += 1
+
+
 @contextmanager
-def service(folder: Path) -> Iterator[Client]:
+def service(folder: Path, stops: Stops) -> Iterator[Client]:
     """A client of a service over an index, in a process of its own."""
     with scratch_folder() as scratch:
         token = secrets.token_hex(16)
         (scratch / "token").write_text(token)
-        line = ["serve", "--index", f"index={folder}", "--reranker", "delta", "--port", "0"]
+        rerankers = [
+            word for reranker, _ in MODES.values() if reranker != NO_RERANKER for word in ("--reranker", reranker)
+        ]
+        line = ["serve", "--index", f"index={folder}", *rerankers, "--port", "0"]
         command = [sys.executable, "-m", "rerank_plugin", *line, "--token-file", str(scratch / "token")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None, "it is a pipe"
-                yield Client(process.stdout.readline().strip(), token)
+                client = Client(process.stdout.readline().strip(), token)
+                stops.processes.append(process)
+                yield client
             finally:
                 process.terminate()
 
@@ -125,12 +162,16 @@ def send(client: Client, texts: Sequence[str], rate: float, ended: Event) -> lis
     return [future.result() for future in futures]
 
 
-def update(folder: Path, spec: str) -> None:
+def update(folder: Path, spec: str, stops: Stops) -> None:
     """Run the command of an update: ``add=CORPUS``, ``delete=IDS``, ``merge`` or ``merge+adapt``."""
     kind, _, value = spec.partition("=")
     line = ["--merge", "--adapt"] if kind == "merge+adapt" else [f"--{kind}", *([value] if value else [])]
     command = [sys.executable, "-m", "rerank_plugin", "index", "--index", str(folder), *line]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        stops.processes.append(process)
+        if process.wait():
+            raise InputError(f"{spec}: the update ended with {process.returncode}")
+    stops.processes.remove(process)
 
 
 def fault(answer: Answer, periods: Sequence[Period], results: Sequence[dict[tuple[str, str], Hits]]) -> str:
@@ -159,16 +200,17 @@ def fault(answer: Answer, periods: Sequence[Period], results: Sequence[dict[tupl
 def run(options: Namespace) -> dict:
     """Update the index under load; the measurements."""
     texts = [query.text for query in queries(options.queries)][: options.distinct]
-    folder, periods, ended = options.index, list[Period](), Event()
-    with service(folder) as client, ProcessPoolExecutor(1, get_context("spawn")) as library:
+    folder, periods, ended, stops = options.index, list[Period](), Event(), Stops(options.stop)
+    with service(folder, stops) as client, ProcessPoolExecutor(1, get_context("spawn")) as library:
         results, answers = [library.submit(expected, folder, texts).result()], list[Answer]()
         sender = Thread(target=lambda: answers.extend(send(client, texts, options.rate, ended)))
         sender.start()
+        stops.start()
         try:
             time.sleep(PAUSE)
             for spec in options.updates:
                 started = time.monotonic()
-                update(folder, spec)
+                update(folder, spec, stops)
                 updated = time.monotonic()
                 results.append(library.submit(expected, folder, texts).result())
                 compared = time.monotonic()
@@ -183,6 +225,8 @@ def run(options: Namespace) -> dict:
     return {
         "sent": len(answers),
         "failed": sum(answer.hits is None for answer in answers),
+        "late": sum(answer.mode in LATE.values() for answer in answers),
+        "stops": stops.count,
         "wrong": len(faults) - sum(answer.hits is None for answer in answers),
         "faults": [text for _, text in sorted(faults)[:40]],  # wrong answers first
         "rate": len(answers) / (max(answer.sent for answer in answers) - min(answer.sent for answer in answers)),
@@ -220,6 +264,8 @@ def main(argv: list[str] | None = None) -> None:
     add("--rate", type=float, default=20.0, help="queries a second")
     updates = "in this order: add=CORPUS, delete=IDS, merge, merge+adapt"
     add("--updates", nargs="+", required=True, metavar="UPDATE", help=updates)
+    add("--stop", type=float, default=0.0, metavar="SECONDS", help="stop the service and the updates now and then, "
+        "each time for up to so many seconds (default: not)")  # fmt: skip
     options = commandline.parse(parser, argv)
     parser.check_counts(options, "distinct")
     print(json.dumps(run(options), indent=1))
