@@ -25,7 +25,8 @@ from rerank_plugin.inputs.vector_features import SMALLEST, TEXT_WORDS
 from rerank_plugin.kernels import word_loops
 
 NO_WORD = -2  # fills up the words of short queries; `PADDING` fills up documents
-ABSTRACT = 4096.0  # more than a title has words; single precision counts as often in the abstract
+EXACT = 1 << 12  # more words than a document has whose words single precision counts in two fields at once
+EXACT_IN_DOUBLE = 1 << 26  # the same of double precision
 STEP = 8  # distinct words and bigrams of a query are filled up to a multiple, so that few shapes occur
 CHUNK = 4096  # documents whose vectors are summed at once
 
@@ -180,10 +181,12 @@ class DeviceFeatures:
         position = torch.arange(terms.shape[1], device=terms.device)  # [N]
         in_title = position < titles[:, None]  # [n, N]
         equal = terms[:, None, :] == arrays["distinct"][query][:, :, None]  # [n, U, N]
-        # One sum counts both: a word of the title counts once and a word of the abstract `ABSTRACT` times.
-        sums = (equal * torch.where(in_title, 1.0, ABSTRACT)[:, None, :]).sum(dim=2)  # [n, U]
-        counts = {"abstract": (sums / ABSTRACT).floor()}
-        counts["title"] = sums - ABSTRACT * counts["abstract"]  # [n, U] each
+        # One sum counts both: a word of the title counts once and a word of the abstract so often that no title has it.
+        short = terms.shape[1] < EXACT
+        factor, kind = (EXACT, torch.float32) if short else (EXACT_IN_DOUBLE, torch.float64)
+        sums = (equal * torch.where(in_title, 1.0, float(factor)).to(kind)[:, None, :]).sum(dim=2)  # [n, U]
+        counts = {"abstract": (sums / factor).floor()}
+        counts["title"] = sums - factor * counts["abstract"]  # [n, U] each
         counts["text"] = counts["title"] + counts["abstract"]
         field_lengths = {"text": lengths, "title": titles, "abstract": lengths - titles}
         weights, (words, pairs, weight) = arrays["weights idf"][query], arrays["counted"][query].unbind(dim=1)

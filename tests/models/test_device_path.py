@@ -124,6 +124,18 @@ def test_texts_without_an_index(index, vectors):
         assert_close(scores(device, texts, QUERIES, rows), scores(plain, texts, QUERIES, rows))
 
 
+def test_a_word_that_a_document_repeats_counts_in_its_field(index, vectors):
+    """More often than single precision counts words of two fields in one number."""
+    model = small.delta(vectors, seed=1, lexical_features=NAMES, document_words=9)
+    texts = TextIndex(CollectionStatistics.of_index(index))
+    plain, device = (
+        NeuralReranker(deepcopy(model), vectors.vocabulary, texts, RerankerOptions(name)) for name in ("cpu", DEVICE)
+    )
+    many = "aspirin " * 4097
+    texts.hold(["Aspirin", many, "Heart", many], [many, "Heart attacks.", many, many])
+    assert_close(scores(device, texts, QUERIES, [range(4)] * 5), scores(plain, texts, QUERIES, [range(4)] * 5))
+
+
 # Two words of each query are almost equally far from a word of the bundled vectors: the order of the sums decides which
 # is closer in single precision.
 NEAR_TIES = {
