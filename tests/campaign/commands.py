@@ -62,6 +62,11 @@ MERGE = "index --merge --index made"
 OVER_INDEX = ("search --index made --queries in/queries.tsv --reranker bm25-text --output read.run",)
 VERIFIED = ("index --verify --index made", *OVER_INDEX)
 OVER_ENCODINGS = ("search --index made --first-stage dense:ktrel --queries in/queries.tsv --output read.run",)
+OVER_JUDGED = (
+    *OVER_ENCODINGS,
+    "search --index made --first-stage neighbours:ktrel --queries in/queries.tsv --output read.run",
+    "search --index made --first-stage hybrid --queries in/queries.tsv --output read.run",
+)
 COMMANDS = (
     Command("index", INDEX, readers=VERIFIED),
     Command(
@@ -126,12 +131,18 @@ COMMANDS = (
         Command(
             f"index {name} with encodings",
             line,
-            copied="encoded",
-            readers=(*VERIFIED, *OVER_ENCODINGS),
+            copied=copied,
+            readers=(*VERIFIED, *OVER_JUDGED),
             by_readers=True,
             cheap=False,
         )
-        for name, line in (("--add", ADD), ("--delete", DELETE))
+        for name, line, copied in (
+            ("--add", ADD, "encoded"),
+            ("--delete", DELETE, "encoded"),
+            ("--merge", MERGE, "encoded-updated"),
+            ("--add to an updated one", "index --add in/other.jsonl --index made --threads 1", "encoded-updated"),
+            ("--merge --adapt", f"{MERGE} --adapt", "adapted"),
+        )
     ),
     *(
         Command(f"index {name}", line, copied=copied, readers=VERIFIED, by_readers=True)
@@ -199,6 +210,12 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
             run(line.replace("--index made", "--index updated"))
         shutil.copytree(folder / "index", folder / "encoded")
         run("index --encode ktrel --index encoded --judged in/sample:train")
+        shutil.copytree(folder / "encoded", folder / "encoded-updated")
+        for line in (ADD, DELETE):
+            run(line.replace("--index made", "--index encoded-updated"))
+        run("sample --documents 560 --queries 10 --output larger")  # enough for an adapted encoder
+        run("index --corpus in/larger --index adapted --threads 1")
+        run("index --encode ktrel --index adapted --judged in/sample:train")
         run("index --corpus in/corpus.jsonl --index annotated --threads 1 --knowledge in/kb")
         run(TRAIN.replace("--output made", "--output delta").replace("--epochs 2", "--epochs 1"))
     (folder / "mesh").mkdir()
