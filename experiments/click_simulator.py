@@ -18,7 +18,7 @@ import numpy as np
 import rerank_plugin as rp
 from rerank_plugin.base.progress import progress
 from rerank_plugin.base.records import Judgments
-from rerank_plugin.clicks.simulation import Users, attractiveness
+from rerank_plugin.clicks.simulation import ClickModel, attractiveness
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.options import run
 
@@ -32,7 +32,7 @@ class Clicked(NamedTuple):
     dwell: float
 
 
-def clicks(grades: np.ndarray, highest: float, users: Users, generator: np.random.Generator) -> list[Clicked]:
+def clicks(grades: np.ndarray, highest: float, users: ClickModel, generator: np.random.Generator) -> list[Clicked]:
     """The clicks of a user on a list of documents with these grades [n], from the top down."""
     attractive = attractiveness(grades, highest, users.noise)  # [n]
     examined = np.arange(1.0, len(grades) + 1) ** -users.eta  # examination probability [n]
@@ -42,7 +42,7 @@ def clicks(grades: np.ndarray, highest: float, users: Users, generator: np.rando
 
 
 def simulate(
-    service: httpx.Client, index: str, queries: list[rp.Query], judgments: Judgments, users: Users, seed: int
+    service: httpx.Client, index: str, queries: list[rp.Query], judgments: Judgments, users: ClickModel, seed: int
 ) -> Iterator[int]:
     """Search every query for each of its simulated users, in random order; yields the number of clicks of each session.
 
@@ -90,7 +90,7 @@ def arguments():
 
 def main(argv: list[str] | None = None) -> None:
     options = arguments().parse_args(argv)
-    users = Users(options.sessions, options.eta, options.noise, options.depth)
+    users = ClickModel(options.sessions, options.eta, options.noise, options.depth)
     queries, judgments = queries_and_judgments(options.queries)
     headers = {"X-API-Key": options.token} if options.token else {}
     try:

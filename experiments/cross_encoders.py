@@ -29,7 +29,7 @@ from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.measuring import Case, Meter
 from rerank_plugin.benchmark.rows import number
-from rerank_plugin.benchmark.scoring import affordable
+from rerank_plugin.benchmark.scoring import repeats_in_time
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.kernels.parallel import available_threads
@@ -88,7 +88,7 @@ def rows(collection: Collection, depth: int, meter: Meter, device: str, threads:
                 # All candidates if the time limit allows, otherwise whole batches.
                 smallest = min(depth, at_once)
                 single = [_case(scorer, collection, depth, smallest, at_once, seed) for scorer in scorers.values()]
-                timed = min(depth, smallest * min(affordable(case, depth, meter) for case in single))
+                timed = min(depth, smallest * min(repeats_in_time(case, depth, meter) for case in single))
                 cases = {
                     runtime: _case(scorer, collection, depth, timed, at_once, seed)
                     for runtime, scorer in scorers.items()

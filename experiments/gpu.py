@@ -158,7 +158,7 @@ def kwindow(work: Path, documents: int) -> Path:
     import torch
 
     from rerank_plugin.benchmark.collection import generated
-    from rerank_plugin.benchmark.subjects import random_vectors
+    from rerank_plugin.benchmark.measured_rerankers import random_vectors
     from rerank_plugin.models.checkpoints import save_checkpoint
     from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
 
@@ -237,7 +237,7 @@ def encoding(options: Any, work: Path) -> str:
     """How fast a model with a layer encodes the documents of a generated collection."""
     from rerank_plugin import rerankers
     from rerank_plugin.benchmark.collection import generated
-    from rerank_plugin.benchmark.subjects import random_weights
+    from rerank_plugin.benchmark.measured_rerankers import random_weights
     from rerank_plugin.models.document_encodings import encode_rows
     from rerank_plugin.rerankers.neural import NeuralReranker
 

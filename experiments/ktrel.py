@@ -27,7 +27,7 @@ from experiments.ktrel_rows import (
     Kind,
     KtrelRow,
 )
-from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Shape, Tried, drawn
+from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Shape, TriedSetting, drawn
 from experiments.plan import Plan, Step, merged, once
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import queries_and_judgments
@@ -203,27 +203,27 @@ class KtrelPlan(Plan):
 
     # Tuning.
 
-    def validation_search(self, tried: Tried) -> Step:
+    def validation_search(self, tried: TriedSetting) -> Step:
         return self._search(f"{VALIDATION}/{tried.name}", self.validation, tried.options)
 
     def validation_ap(self, search: Step) -> float:
         return mean_average_precision(search.output, self.validation_judgments)
 
     @cached_property
-    def bm25(self) -> Tried:
+    def bm25(self) -> TriedSetting:
         """The parameters with the best MAP on the validation queries."""
         return self.chosen(self.settings.bm25(), lambda tried: self.validation_ap(self.validation_search(tried)))
 
     @cached_property
-    def rm3(self) -> Tried:
+    def rm3(self) -> TriedSetting:
         tried = self.settings.rm3(self.bm25)
         return self.chosen(tried, lambda each: self.validation_ap(self.validation_search(each)))
 
     @cached_property
-    def feedback(self) -> Tried:
+    def feedback(self) -> TriedSetting:
         return self.chosen(self.settings.feedback(), lambda tried: self.validation_ap(self.feedback_search(tried)))
 
-    def feedback_search(self, tried: Tried) -> Step:
+    def feedback_search(self, tried: TriedSetting) -> Step:
         """The validation queries, searched by the model whose feedback is tuned."""
         options = (*self._dense(self.training(self.best())), *tried.options)
         return self.validation_search(tried._replace(options=options))

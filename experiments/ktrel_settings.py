@@ -42,7 +42,7 @@ class Queries(NamedTuple):
         return self.spec.split(",") if "," in self.spec and not exists(self.spec) else [self.spec]
 
 
-class Tried(NamedTuple):
+class TriedSetting(NamedTuple):
     """Parameters of a search: the name of the run, the options of the search, and their text on the page."""
 
     name: str
@@ -164,16 +164,16 @@ class KtrelSettings(Settings):
         """Sets of test queries; the tables are of the first set, and of all pooled."""
         return [Queries(*named) for named in self.test]
 
-    def bm25(self) -> list[Tried]:
+    def bm25(self) -> list[TriedSetting]:
         return [
-            Tried(f"bm25-{k1}-{b}", ("--first-stage", "bm25", "--k1", str(k1), "--b", str(b)), f"k1 {k1}, b {b}")
+            TriedSetting(f"bm25-{k1}-{b}", ("--first-stage", "bm25", "--k1", str(k1), "--b", str(b)), f"k1 {k1}, b {b}")
             for k1, b in product(self.k1, self.b)
         ]
 
-    def rm3(self, bm25: Tried) -> list[Tried]:
+    def rm3(self, bm25: TriedSetting) -> list[TriedSetting]:
         """The parameters of RM3 to try, with those of its BM25."""
         return [
-            Tried(
+            TriedSetting(
                 f"rm3-{terms}-{documents}-{weight}",
                 f"--first-stage bm25+rm3 --rm3-terms {terms} --rm3-documents {documents} --rm3-weight {weight} ".split()
                 + list(bm25.options[2:]),
@@ -182,10 +182,10 @@ class KtrelSettings(Settings):
             for terms, documents, weight in product(self.rm3_terms, self.rm3_documents, self.rm3_weights)
         ]
 
-    def feedback(self) -> list[Tried]:
+    def feedback(self) -> list[TriedSetting]:
         """The parameters of dense search's pseudo-relevance feedback to try."""
         return [
-            Tried(
+            TriedSetting(
                 f"feedback-{documents}-{weight}",
                 ("--dense-feedback", str(documents), "--dense-feedback-weight", str(weight)),
                 f"{documents} documents, weight {weight:g}",

@@ -30,7 +30,7 @@ _PUBLIC = {  # as in __init__.pyi, which type checkers read
     "rank": "rerank_plugin.ranking.searcher",
     "rank_many": "rerank_plugin.ranking.searcher",
     "read_run": "rerank_plugin.files.runs",
-    "train_model": "rerank_plugin.training.one_model",
+    "train_model": "rerank_plugin.training.train_model",
     "update_index": "rerank_plugin.retrieval.updates",
     "write_run": "rerank_plugin.files.runs",
 }

@@ -16,7 +16,7 @@ from rerank_plugin.ranking.searcher import Searcher as Searcher
 from rerank_plugin.ranking.searcher import rank as rank
 from rerank_plugin.ranking.searcher import rank_many as rank_many
 from rerank_plugin.retrieval.updates import update_index as update_index
-from rerank_plugin.training.one_model import train_model as train_model
+from rerank_plugin.training.train_model import train_model as train_model
 
 __version__: str
 __all__: list[str]

@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> None:
         for name, (_, summary) in COMMANDS.items()
     ]
     parser = commandline.Parser(
-        prog=commandline.called().rstrip(" ."),
+        prog=commandline.program_prefix().rstrip(" ."),
         description="Neural re-ranking for Pyserini/Lucene. Each command has its own --help.",
         epilog="\n".join(["commands:", *rows]),
         formatter_class=commandline.HelpFormatter,

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
             state, message, faults = "FAULT" if required else "none ", str(error), faults + required
         except Exception as error:  # a broken installation can raise anything
             state, message, faults = "FAULT", one_line(error) or type(error).__name__, faults + 1
-        print(f"{name:<{width}}  {state}  {commandline.as_called(message)}", flush=True)
+        print(f"{name:<{width}}  {state}  {commandline.with_program_prefix(message)}", flush=True)
     if faults:
         sys.exit(1)
 
@@ -98,10 +98,10 @@ def kernels() -> str:
     """The cache folder of compiled kernels, once one was compiled."""
     import numpy as np
 
-    from rerank_plugin.kernels.intrinsics import wait_beyond
+    from rerank_plugin.kernels.intrinsics import spin_until_above
 
-    wait_beyond(np.ones(1, np.int64), 0, 1)
-    folder = wait_beyond.stats.cache_path
+    spin_until_above(np.ones(1, np.int64), 0, 1)
+    folder = spin_until_above.stats.cache_path
     return f"numba {version('numba')}, " + (f"cached in {folder}" if folder else "not cached: set NUMBA_CACHE_DIR")
 
 

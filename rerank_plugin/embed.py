@@ -177,7 +177,7 @@ def _read(options: Namespace) -> WordVectors:
     from rerank_plugin.text import word_vectors
 
     check_free(options.output, word_vectors.WORD_VECTORS, options.overwrite)
-    options.words = word_vectors.home(checkpoint_folder(options.words))
+    options.words = word_vectors.vectors_folder(checkpoint_folder(options.words))
     return word_vectors.load(options.words)
 
 

@@ -25,7 +25,7 @@ from rerank_plugin.base.failures import FAULT, described
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.base.settings import SHARED, chosen, settings
 from rerank_plugin.base.terminal import drop_output, shown, standard_output
-from rerank_plugin.files.text_files import refuse_second_readings
+from rerank_plugin.files.text_files import refuse_rereading_pipes
 
 if TYPE_CHECKING:
     from rerank_plugin.retrieval.register import FirstStageConfig
@@ -136,7 +136,7 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        (file or sys.stderr).write(shown(as_called(message), file or sys.stderr))
+        (file or sys.stderr).write(shown(with_program_prefix(message), file or sys.stderr))
 
     def full_help(self) -> str:
         """The help of all options."""
@@ -178,7 +178,7 @@ def suggestion(value: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def called() -> str:
+def program_prefix() -> str:
     """The text before a command's name, as this process was called: ``python -m`` only if a module was run."""
     program = Path(sys.argv[0])
     if PACKAGE not in program.parents:
@@ -186,9 +186,9 @@ def called() -> str:
     return f"python -m {PACKAGE.name}" + (" " if program == PACKAGE / "__main__.py" else ".")
 
 
-def as_called(text: str) -> str:
+def with_program_prefix(text: str) -> str:
     """The text with its commands written as this process was called."""
-    return COMMAND.sub(called(), text)
+    return COMMAND.sub(program_prefix(), text)
 
 
 def flag(name: str) -> str:
@@ -199,7 +199,10 @@ def flag(name: str) -> str:
 def parser(prog: str, description: str, epilog: str | None = None) -> Parser:
     """An argument parser that shows defaults, keeps line breaks and has the options every command takes."""
     command_parser = Parser(
-        prog=as_called(f"rerank-plugin {prog}"), description=description, epilog=epilog, formatter_class=HelpFormatter
+        prog=with_program_prefix(f"rerank-plugin {prog}"),
+        description=description,
+        epilog=epilog,
+        formatter_class=HelpFormatter,
     )
     add_common_options(command_parser)
     return command_parser
@@ -214,7 +217,7 @@ def add_common_options(to: argparse.ArgumentParser) -> None:
 def parse(command_parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
     """Parse a command line and set up logging."""
     options = command_parser.parse_args(argv)
-    refuse_second_readings()
+    refuse_rereading_pipes()
     set_up_logging(options.verbose)
     return options
 
@@ -258,7 +261,7 @@ def add_first_stage_options(to: argparse.ArgumentParser, basic: bool = False) ->
     from rerank_plugin.retrieval.fusion import FusionConfig
     from rerank_plugin.retrieval.register import FIRST_STAGES
 
-    entries, installed = FIRST_STAGES.ours(), FIRST_STAGES.installed()
+    entries, installed = FIRST_STAGES.built_in(), FIRST_STAGES.installed()
     rows = [(entry.form, entry.summary) for entry in entries] + [(name, "of another package") for name in installed]
     width = max(len(name) for name, _ in rows)
     summaries = "\n".join(f"{name:<{width}}  {summary}" for name, summary in rows)
@@ -341,7 +344,7 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
                 log.debug("", exc_info=error)
                 line = described(error)
                 more = "; --verbose shows the traceback" if line.startswith(FAULT) else ""
-                _print_error(f"error: {as_called(line)}{more}")
+                _print_error(f"error: {with_program_prefix(line)}{more}")
                 status = 2
             _flush_or_drop()
     if status:

@@ -89,7 +89,7 @@ def _reranker_help() -> str:
     """The forms of a reranker's name, and the bundled models with their purposes."""
     from rerank_plugin.models.register import MODELS
 
-    bundled = "; ".join(f"{entry.name}: {entry.good_for}" for entry in MODELS.ours() if entry.good_for)
+    bundled = "; ".join(f"{entry.name}: {entry.good_for}" for entry in MODELS.built_in() if entry.good_for)
     return (
         "NAME, NAME:CHECKPOINT, a checkpoint folder, ORG/NAME on the Hugging Face hub, or package.module:Class; "
         f"bundled: {bundled}. R@N re-ranks the top N only; may be repeated: each R re-ranks the ranking before it"
@@ -156,7 +156,7 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
 
 def _first_stage_config(options: Namespace) -> FirstStageConfig:
     """The configuration of the first stage, which is a run with ``--run``."""
-    from rerank_plugin.retrieval.given_run import RunConfig
+    from rerank_plugin.retrieval.run_file import RunConfig
 
     return RunConfig(str(options.run)) if options.run else commandline.first_stage_config(options)
 
@@ -254,11 +254,11 @@ def search_batch(options: Namespace) -> None:
 
 def _warn_of_cut(options: Namespace, first_stage: FirstStage, queries: Sequence[Query]) -> None:
     """Warn of the documents of ``--run`` below the depth."""
-    from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
     from rerank_plugin.retrieval.judged import JudgedOnly
+    from rerank_plugin.retrieval.run_file import RunFile, warn_of_cut
 
     run = first_stage.first_stage if isinstance(first_stage, JudgedOnly) else first_stage
-    if options.run and isinstance(run, GivenRun):
+    if options.run and isinstance(run, RunFile):
         below, ranked = run.below(queries, options.depth)
         warn_of_cut(run.path, below, ranked, options.depth)
 
@@ -286,7 +286,7 @@ def search_folder(options: Namespace) -> None:
     from rerank_plugin.files.runs import run_files
     from rerank_plugin.ranking.bulk import rank_lists, read_runs
     from rerank_plugin.ranking.notes import NotesLog
-    from rerank_plugin.retrieval.given_run import RunConfig
+    from rerank_plugin.retrieval.run_file import RunConfig
 
     started, output = time.monotonic(), options.output
     if output.exists() and not output.is_dir():

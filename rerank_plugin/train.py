@@ -74,7 +74,7 @@ def _described_models() -> str:
     from rerank_plugin.models.register import MODELS
 
     by_recipe: dict[str, list[str]] = {}
-    for entry in MODELS.ours():
+    for entry in MODELS.built_in():
         by_recipe.setdefault(entry.recipe.summary, []).append(entry.name)
     lines = [f"{', '.join(names)}: {summary}" for summary, names in by_recipe.items()]
     filled = [fill(line, 110, initial_indent="  ", subsequent_indent="    ") for line in lines]

@@ -60,7 +60,7 @@ def test_help_names_the_command_as_it_was_called(capsys, name, command):
 
 
 def test_all_texts_name_the_console_script():
-    """`commandline.as_called` puts the name of a module in its place where one was called."""
+    """`commandline.with_program_prefix` puts the name of a module in its place where one was called."""
     old_tables = ROOT / "rerank_plugin" / "benchmark" / "rows.py"
     sources = {*(ROOT / "rerank_plugin").rglob("*.py")} - {old_tables}
     assert not [path for path in sources if re.search(r"python -m rerank_plugin\.[a-z]", path.read_text("utf-8"))]

@@ -52,7 +52,7 @@ class Register(Generic[Entry]):
             raise InputError(f"the name '{entry.name}' is taken by another {self.what}")
         return entry
 
-    def ours(self) -> list[Entry]:
+    def built_in(self) -> list[Entry]:
         """The entries of the folder's modules and those added by :meth:`add`, sorted by name."""
         self._listed  # noqa: B018 (imports them)
         return [self.entries[name] for name in sorted(self.entries)]
@@ -67,7 +67,7 @@ class Register(Generic[Entry]):
         Raises:
             InputError: another package's entry point cannot be loaded or is not an entry, or its name is taken.
         """
-        self.ours()
+        self.built_in()
         return self._loaded(name) if name in self.installed() else self.entries.get(name)
 
     def package_of(self, name: str) -> str | None:

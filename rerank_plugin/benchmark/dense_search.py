@@ -10,10 +10,10 @@ import numpy as np
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measured_rerankers import CHECKED, MeasuredReranker, relative_difference
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, columns, query_by_query
-from rerank_plugin.benchmark.subjects import CHECKED, Subject, relative_difference
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
@@ -55,7 +55,7 @@ class PlainSearch:
         return self.model.encode_queries(*(torch.from_numpy(part)[None].to(self.device) for part in parts))[0]
 
 
-def dense_rows(subject: Subject, collection: Collection, depth: int, setup: Setup) -> list[Measurement]:
+def dense_rows(subject: MeasuredReranker, collection: Collection, depth: int, setup: Setup) -> list[Measurement]:
     """A row per path, one query after the other.
 
     Args:

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from rerank_plugin import rerankers
 from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measured_rerankers import MeasuredReranker
 from rerank_plugin.benchmark.measuring import Case, Meter
 from rerank_plugin.benchmark.rows import FAST, PLAIN, SCORING, Measurement, measurements
-from rerank_plugin.benchmark.subjects import Subject
 
 T = TypeVar("T")
 
@@ -38,12 +38,14 @@ class Setup:
         }
 
 
-def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: int, setup: Setup) -> list[Measurement]:
+def scoring_rows(
+    subject: MeasuredReranker, collection: Collection, depth: int, batch: int, setup: Setup
+) -> list[Measurement]:
     """A row per path, for calls that each score ``depth`` candidates of ``batch`` queries."""
     counts = dict.fromkeys(subject.paths, batch)  # timed queries
     if batch > 1 and setup.device == "cpu":  # the time of a query does not depend on the batch on a CPU
         single = scoring_case(subject.paths[PLAIN], collection, depth, 1)
-        counts[PLAIN] = affordable(single, batch, setup.meter)
+        counts[PLAIN] = repeats_in_time(single, batch, setup.meter)
     cases = {path: scoring_case(reranker, collection, depth, counts[path]) for path, reranker in subject.paths.items()}
     measured = setup.meter.measure(cases)
     timings = {path: measured[path].scaled(batch / counts[path]) for path in cases}
@@ -58,7 +60,7 @@ def scoring_rows(subject: Subject, collection: Collection, depth: int, batch: in
     )
 
 
-def columns(subject: Subject, path: str, collection: Collection, depth: int, setup: Setup) -> dict[str, Any]:
+def columns(subject: MeasuredReranker, path: str, collection: Collection, depth: int, setup: Setup) -> dict[str, Any]:
     """The columns of a reranker's row that do not depend on the clock."""
     return {
         **setup.columns(collection, depth),
@@ -98,6 +100,6 @@ def query_numbers(call: int, batch: int, queries: int) -> list[int]:
     return [(call * batch + place) % queries for place in range(batch)]
 
 
-def affordable(case: Case, at_most: int, meter: Meter) -> int:
+def repeats_in_time(case: Case, at_most: int, meter: Meter) -> int:
     """How many times the work of a case fits into the time limit, from 1 to ``at_most``."""
     return max(1, min(at_most, int(meter.seconds / (meter.fewest * meter.estimate(case)))))

@@ -16,17 +16,17 @@ from rerank_plugin.benchmark import collection as collections
 from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.dense_search import dense_rows
+from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, opened
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
-from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened
 from rerank_plugin.benchmark.texts import read_texts, text_rows
 from rerank_plugin.benchmark.whole_query import whole_query_rows
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.kernels.parallel import available_threads
-from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
+from rerank_plugin.retrieval.run_file import RunConfig
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ def opened_collection(suite: Suite) -> Iterator[Collection]:
             yield collections.generated(folder, suite.documents[0], suite.seed, suite.deepest, lucene=True)
 
 
-class Searched(NamedTuple):
+class SearchedCollection(NamedTuple):
     """A collection with the candidates for scoring, the same with those of the first stage, and the first stage."""
 
     collection: Collection
@@ -146,7 +146,7 @@ class Searched(NamedTuple):
     first_stage: FirstStage | None = None
 
 
-def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
+def _collections(suite: Suite, stack: ExitStack) -> Iterator[SearchedCollection]:
     """The collections, each lazily opened or generated.
 
     Candidates of the user's index are from the run, else from the first stage, else from a scan.
@@ -163,24 +163,24 @@ def _collections(suite: Suite, stack: ExitStack) -> Iterator[Searched]:
         yield _searched(suite, collections.with_candidates(collection, run, suite.deepest, str(suite.run)))
     elif suite.first_stage is None:
         scanned = collections.with_scan(collection, suite.deepest, suite.seed)
-        yield Searched(scanned, scanned)
+        yield SearchedCollection(scanned, scanned)
     else:
         searched = _searched(suite, collection)
         yield searched._replace(collection=searched.of_first_stage)
 
 
-def _searched(suite: Suite, collection: Collection) -> Searched:
+def _searched(suite: Suite, collection: Collection) -> SearchedCollection:
     if suite.first_stage is None:
-        return Searched(collection, collection)
+        return SearchedCollection(collection, collection)
     config = suite.first_stage
     first_stage = collection.index.first_stage(config)
     name = f"{config.name} by Lucene" if isinstance(config, LuceneConfig) else config.name
     of_first_stage = collections.with_candidates(collection, first_stage, suite.deepest, name)
-    return Searched(collection, of_first_stage, first_stage)
+    return SearchedCollection(collection, of_first_stage, first_stage)
 
 
 def _rows_of(
-    spec: str, suite: Suite, searched: Searched, texts: Sequence[dict[str, str]], setup: Setup
+    spec: str, suite: Suite, searched: SearchedCollection, texts: Sequence[dict[str, str]], setup: Setup
 ) -> Iterator[Measurement]:
     """All rows of one reranker."""
     collection = searched.collection

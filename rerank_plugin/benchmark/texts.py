@@ -9,10 +9,10 @@ from random import Random
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measured_rerankers import MeasuredReranker
 from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import FAST, PLAIN, TEXTS, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
-from rerank_plugin.benchmark.subjects import Subject
 from rerank_plugin.corpora import documents as read_documents
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
@@ -30,7 +30,7 @@ def read_texts(corpus: str, depth: int, seed: int) -> list[dict[str, str]]:
 
 
 def text_rows(
-    subject: Subject,
+    subject: MeasuredReranker,
     collection: Collection,
     corpus: str,
     texts: Sequence[dict[str, str]],

@@ -9,10 +9,10 @@ import numpy as np
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.collection import Collection
+from rerank_plugin.benchmark.measured_rerankers import MeasuredReranker
 from rerank_plugin.benchmark.measuring import Case, Timings
 from rerank_plugin.benchmark.rows import FAST, WHOLE, Measurement, measurements
-from rerank_plugin.benchmark.scoring import Setup, affordable, columns, query_by_query, query_numbers
-from rerank_plugin.benchmark.subjects import Subject
+from rerank_plugin.benchmark.scoring import Setup, columns, query_by_query, query_numbers, repeats_in_time
 from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.rerankers import as_scorer
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -24,7 +24,7 @@ STREAM = 4  # most batches in a stream, where the first stage of a batch overlap
 
 
 def whole_query_rows(
-    subject: Subject, collection: Collection, first_stage: FirstStage, depth: int, batch: int, setup: Setup
+    subject: MeasuredReranker, collection: Collection, first_stage: FirstStage, depth: int, batch: int, setup: Setup
 ) -> list[Measurement]:
     """A row per path.
 
@@ -42,7 +42,7 @@ def whole_query_rows(
     if batch == 1:
         counts, parts = dict.fromkeys(cases, 1), _parts_of_scoring(subject, collection, depth)
     else:
-        counts = {path: affordable(case, STREAM * batch, setup.meter) for path, case in cases.items()}
+        counts = {path: repeats_in_time(case, STREAM * batch, setup.meter) for path, case in cases.items()}
         if FAST in counts:  # in whole batches, at least one
             counts[FAST] = max(counts[FAST] // batch, 1) * batch
         cases = {path: _stream(pipeline, collection, counts[path], batch) for path, pipeline in pipelines.items()}
@@ -83,7 +83,7 @@ def _stream(pipeline: OpenPipeline, collection: Collection, count: int, batch: i
     return prepare
 
 
-def _parts_of_scoring(subject: Subject, collection: Collection, depth: int) -> dict[tuple[str, str], Case]:
+def _parts_of_scoring(subject: MeasuredReranker, collection: Collection, depth: int) -> dict[tuple[str, str], Case]:
     """Gather and features alone, by path and part; empty for a reranker without a neural model."""
     cases = {}
     for path, reranker in subject.paths.items():

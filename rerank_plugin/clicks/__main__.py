@@ -99,7 +99,7 @@ def simulate(options: Namespace) -> None:
     from rerank_plugin.files.runs import read_run
 
     check_free(options.output, click_simulation.CLICK_LOG, options.overwrite)
-    users = click_simulation.Users(options.sessions, options.eta, options.noise, options.depth)
+    users = click_simulation.ClickModel(options.sessions, options.eta, options.noise, options.depth)
     queries, judgments = click_simulation.all_judgments(options.simulate)
     run = read_run(options.run) if options.run else None
     simulated = click_simulation.simulate(queries, judgments, run, users, options.seed)

@@ -40,8 +40,8 @@ FULL_TEXT = 0.5  # share of documents with an available full text
 
 
 @dataclass(frozen=True)
-class Users:
-    """The simulated users.
+class ClickModel:
+    """The click model of simulated users.
 
     Attributes:
         sessions: the number of sessions of each query.
@@ -98,7 +98,7 @@ def attractiveness(grades: np.ndarray, highest: float, noise: float) -> np.ndarr
 
 
 def sessions(
-    ranks: np.ndarray, attractive: np.ndarray, available: np.ndarray, users: Users, generator: np.random.Generator
+    ranks: np.ndarray, attractive: np.ndarray, available: np.ndarray, users: ClickModel, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Impressions, summary clicks and full-text clicks of n documents over all logged sessions, int64 [n] each.
 
@@ -114,7 +114,7 @@ def sessions(
 
 
 def simulate(
-    queries: Sequence[Query], judgments: Judgments, run: Mapping[str, RankedList] | None, users: Users, seed: int
+    queries: Sequence[Query], judgments: Judgments, run: Mapping[str, RankedList] | None, users: ClickModel, seed: int
 ) -> Iterator[tuple[Query, Simulated, np.ndarray]]:
     """The queries, each with its logged documents and the availability of their full texts (bool [n]).
 

@@ -12,7 +12,7 @@ from ray.exceptions import RayError
 
 from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.java.jvm import OPTIONS
-from rerank_plugin.java.signals import handlers_kept
+from rerank_plugin.java.signals import restored_signal_handlers
 
 STORE = 100_000_000  # bytes of Ray's own store of objects in a cluster that is started here: answers are small
 
@@ -29,7 +29,7 @@ def connect(address: str) -> None:
     if address == "local":
         quiet |= {"include_dashboard": False, "object_store_memory": STORE}
     try:
-        with handlers_kept():  # Ray's own would end a process in which Java runs
+        with restored_signal_handlers():  # Ray's own would end a process in which Java runs
             ray.init(address=address, **quiet)
         atexit.register(disconnect)  # before Ray's own
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
@@ -38,7 +38,7 @@ def connect(address: str) -> None:
 
 def disconnect() -> None:
     """Disconnect this process from the cluster, without the handlers of signals that Ray leaves."""
-    with handlers_kept():
+    with restored_signal_handlers():
         ray.shutdown()
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank_plugin.corpora.safe_xml import Malformed, parse_record
+from rerank_plugin.corpora.safe_xml import MalformedXmlError, parse_record
 from rerank_plugin.files.text_files import DAMAGED, open_bytes
 
 CHUNK = 1 << 20
@@ -47,7 +47,7 @@ class _Piece(NamedTuple):
     data: bytes
 
 
-def records(path: Path, error: Malformed, report: Callable[[str], None]) -> Iterator[Any]:
+def records(path: Path, error: MalformedXmlError, report: Callable[[str], None]) -> Iterator[Any]:
     """The records of a file in which the parser raised ``error``.
 
     Each unreadable record is reported as ``file:7, PMID 12 (reason)``; without any, the error itself is reported. May
@@ -65,8 +65,8 @@ def records(path: Path, error: Malformed, report: Callable[[str], None]) -> Iter
                 read += 1
                 yield record
             elif part := next((match for match in _PART.finditer(piece.data) if match["part"]), None):
-                raise Malformed(piece.data.count(b"\n", 0, part.start()) + 1, "the tags around it are damaged")
-        except Malformed as malformed:
+                raise MalformedXmlError(piece.data.count(b"\n", 0, part.start()) + 1, "the tags around it are damaged")
+        except MalformedXmlError as malformed:
             reported += 1
             match = _PMID.search(piece.data)
             pmid = f", PMID {match[1].decode()}" if match and match[1] else ""
@@ -85,7 +85,7 @@ def _head(data: bytes) -> bytes | None:
     for head in (data, data[: root.end()] if root else _DEFAULT_ROOT, declaration + _DEFAULT_ROOT):
         try:
             parse_record(head, b"<probe/>", "probe")
-        except Malformed:
+        except MalformedXmlError:
             continue
         return head
     return None

@@ -34,9 +34,9 @@ from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.metadata import DOI, LONGEST, ImpossibleDate, pubmed_address, read_date
 from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.records import NO_ABSTRACT
-from rerank_plugin.corpora.safe_xml import Malformed, Records
+from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
 from rerank_plugin.files.text_files import DAMAGED, damaged, rereadable
-from rerank_plugin.text.markup import raised, without_brackets
+from rerank_plugin.text.markup import superscript, without_brackets
 
 log = logging.getLogger(__name__)
 
@@ -76,16 +76,16 @@ def _documents(paths: Sequence[Path], problems: Problems, ids_required: bool) ->
                     if document is not None:
                         yield document
                 position += 1
-        except Malformed:  # the file was well-formed at the first reading
+        except MalformedXmlError:  # the file was well-formed at the first reading
             raise _changed(path) from None
     if position < len(last):
         raise _changed(paths[-1])
 
 
-def _records(path: Path, error: Malformed | None, problems: Problems) -> Iterator[Any]:
+def _records(path: Path, error: MalformedXmlError | None, problems: Problems) -> Iterator[Any]:
     """The articles and deletions of a file, in order; each is freed when the next is requested.
 
-    A malformed file raises `Malformed`: read it again from its beginning, with this ``error``.
+    A malformed file raises `MalformedXmlError`: read it again from its beginning, with this ``error``.
     """
     try:
         if error is not None:
@@ -103,7 +103,7 @@ def _records(path: Path, error: Malformed | None, problems: Problems) -> Iterato
         problems.add(damaged(path), f"{path} ({damage})")
 
 
-def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, dict[Path, Malformed]]:
+def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, dict[Path, MalformedXmlError]]:
     """The current records, and the malformed files.
 
     The first is a byte per article in reading order: 1 for the last record of the highest version of its PMID, of those
@@ -111,7 +111,7 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, di
     """
     read, versions = array("I"), array("B")  # PMIDs in reading order, 0 for an unusable PMID, and their versions
     deletions: list[tuple[int, int, int]] = []  # PMID and version, and the number of articles read before
-    broken: dict[Path, Malformed] = {}
+    broken: dict[Path, MalformedXmlError] = {}
 
     def read_pmids(path: Path) -> None:
         for record in _records(path, broken.get(path), problems):
@@ -127,7 +127,7 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, di
         articles, deleted = len(read), len(deletions)
         try:
             read_pmids(path)
-        except Malformed as error:
+        except MalformedXmlError as error:
             # Both readings use the same parser for all of a malformed file, so that they agree on its articles.
             broken[path] = error
             del read[articles:], versions[articles:], deletions[deleted:]
@@ -299,7 +299,7 @@ def _inline(element: Any) -> str:
             if name == "math":
                 text += f" {_math(child)} "
             elif name == "sup":
-                text += raised(text, _inline(child))
+                text += superscript(text, _inline(child))
             else:
                 text += _inline(child)
         text += child.tail or ""
@@ -317,7 +317,7 @@ def _math(element: Any) -> str:
     if name in ("msub", "msup", "msubsup") and parts:
         base, *scripts = ("".join(part.split()) for part in parts)
         if name == "msup" and scripts:
-            return base + raised(base, scripts[0])
+            return base + superscript(base, scripts[0])
         return base + "".join(scripts)
     return ("/" if name == "mfrac" else " ").join(parts)
 

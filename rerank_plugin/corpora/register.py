@@ -86,7 +86,7 @@ def format_by_suffix(suffix: str, kind: str) -> Format | None:
 
 def format_by_beginning(text: str, kind: str) -> Format | None:
     """The format of a file without a known suffix, by its first characters, or else the default format, or None."""
-    formats = [format for format in FORMATS.ours() if kind in format.gives]
+    formats = [format for format in FORMATS.built_in() if kind in format.gives]
     matching = (format for format in formats if text.startswith(format.begins))
     return next(matching, None) or next((format for format in formats if format.default), None)
 
@@ -98,20 +98,20 @@ def document_formats() -> list[Format]:
 
 def accepted(kind: str) -> str:
     """The accepted forms of this kind of records, for help and messages. Loads no other package."""
-    forms = [format.gives[kind] for format in FORMATS.ours() if kind in format.gives]
+    forms = [format.gives[kind] for format in FORMATS.built_in() if kind in format.gives]
     forms += [f"{name} (a format of another package)" for name in FORMATS.installed()]
     return ", ".join(forms)
 
 
 def accepted_together() -> str:
     """The accepted forms of queries with their judgments, for help. Loads no other package."""
-    forms = [format.gives[JUDGMENTS] for format in FORMATS.ours() if {QUERIES, JUDGMENTS} <= format.gives.keys()]
+    forms = [format.gives[JUDGMENTS] for format in FORMATS.built_in() if {QUERIES, JUDGMENTS} <= format.gives.keys()]
     return ", ".join([*forms, "or one of each, joined by a comma (queries.tsv,qrels.txt)"])
 
 
 def _formats(kind: str) -> Iterator[Format]:
     """Our own formats, then those of other packages, lazily loaded."""
-    for format in FORMATS.ours():
+    for format in FORMATS.built_in():
         if kind in format.gives:
             yield format
     for name in FORMATS.installed():

@@ -20,7 +20,7 @@ SAFELY = dict(
 )  # fmt: skip
 
 
-class Malformed(Exception):
+class MalformedXmlError(Exception):
     """XML is not well-formed from ``line`` on; ``reason`` is the parser's."""
 
     def __init__(self, line: int, reason: str):
@@ -31,8 +31,8 @@ class Malformed(Exception):
 class Records:
     """Iterates over the elements of a file that have one of ``tags``; each is freed when the next is requested.
 
-    Iterating raises `Malformed` or an exception in `text_files.DAMAGED`, after all records before the damage. After the
-    end of a well-formed file, ``root`` is the root element, without the records.
+    Iterating raises `MalformedXmlError` or an exception in `text_files.DAMAGED`, after all records before the damage.
+    After the end of a well-formed file, ``root`` is the root element, without the records.
     """
 
     root: Any = None
@@ -60,7 +60,7 @@ def parse_record(head: bytes, data: bytes, tag: str) -> Any:
     """Parse ``data``, one element with this tag, after the ``head`` of its file.
 
     Raises:
-        Malformed: its line counts from the first line of ``data``.
+        MalformedXmlError: its line counts from the first line of ``data``.
     """
     # A pull parser does not need the end of the file, so the elements that the head opens may stay open.
     parser = etree.XMLPullParser(events=("end",), tag=tag, **SAFELY)
@@ -73,11 +73,11 @@ def parse_record(head: bytes, data: bytes, tag: str) -> Any:
     except etree.XMLSyntaxError as error:
         first = malformed(error, parser.feed_error_log)
         # A reason's own line numbers ("b line 3 and i") are not those of the file.
-        raise Malformed(first.line - head.count(b"\n"), re.sub(r" line \d+", "", first.reason)) from None
-    raise Malformed(1, f"no <{tag}>")
+        raise MalformedXmlError(first.line - head.count(b"\n"), re.sub(r" line \d+", "", first.reason)) from None
+    raise MalformedXmlError(1, f"no <{tag}>")
 
 
-def malformed(error: etree.XMLSyntaxError, errors: Any) -> Malformed:
+def malformed(error: etree.XMLSyntaxError, errors: Any) -> MalformedXmlError:
     """The first of the parser's errors; the exception itself may only report the end of the data."""
     line, reason = (errors[0].line, errors[0].message) if len(errors) else (error.lineno, error.msg)
-    return Malformed(line, " ".join(str(reason).split()))
+    return MalformedXmlError(line, " ".join(str(reason).split()))

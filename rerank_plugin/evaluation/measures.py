@@ -63,7 +63,7 @@ def parse(name: str) -> ir_measures.Measure:
     return measure
 
 
-def is_computed_here(measure: ir_measures.Measure) -> bool:
+def is_own_measure(measure: ir_measures.Measure) -> bool:
     """Whether `graded` always computes a measure, instead of a provider of ir-measures."""
     if measure.NAME == "nDCG":
         return measure["dcg"] == "exp-log2" and "gains" not in measure.params and not measure["judged_only"]
@@ -80,7 +80,7 @@ def provider() -> ir_measures.providers.Provider:
 
 def _check_computable(name: str, measure: ir_measures.Measure) -> None:
     """Compute the measure for one document: some providers report an unsupported measure only then."""
-    if is_computed_here(measure):
+    if is_own_measure(measure):
         return
     try:
         list(provider().iter_calc([measure], {"q": {"d": 1}}, {"q": {"d": 1.0}}))

@@ -90,7 +90,7 @@ def fuse(runs: Sequence[Run], fusion: Fusion, depth: int | None = None) -> dict[
     return {query: documents.ranked(fusion.weights) for query, documents in fused.items()}
 
 
-class Tried(NamedTuple):
+class TriedFusion(NamedTuple):
     """A fusion and the mean of the measures."""
 
     fusion: Fusion
@@ -100,8 +100,8 @@ class Tried(NamedTuple):
 class Tuning(NamedTuple):
     """The result of tuning: all fusions tried, in order, the best fusion, and the values of the single runs."""
 
-    tried: list[Tried]
-    best: Tried
+    tried: list[TriedFusion]
+    best: TriedFusion
     single: list[float]
 
 
@@ -140,7 +140,7 @@ def tune(
     def value(run: Run) -> float:
         return float(np.mean(list(evaluator.summary(evaluator.values(run)).values())))
 
-    tried: list[Tried] = []
+    tried: list[TriedFusion] = []
     for k in ks if method == RRF else ks[:1]:
         check(method, k)
         fused = tables(judged, method, k, depth)
@@ -149,7 +149,7 @@ def tune(
         def value_of(weights: tuple[float, ...]) -> float:
             if weights not in values:
                 values[weights] = value({query: documents.ranked(weights) for query, documents in fused.items()})
-                tried.append(Tried(Fusion(method, weights, k), values[weights]))
+                tried.append(TriedFusion(Fusion(method, weights, k), values[weights]))
             return values[weights]
 
         if search == GRID:

@@ -10,7 +10,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.evaluation import graded
-from rerank_plugin.evaluation.measures import HIGHEST_GRADE, is_computed_here, parse, provider
+from rerank_plugin.evaluation.measures import HIGHEST_GRADE, is_own_measure, parse, provider
 from rerank_plugin.files.runs import RankedList, sort_order
 
 # Measures without a parameter rel that do not depend on the grade of a document.
@@ -85,11 +85,11 @@ class Evaluator:
         cutoff = measure.params.get("cutoff")
         if measure.NAME == "ERR":
             return graded.err(grades, self.highest, cutoff)
-        return graded.ndcg(grades, self.judgments[query].values(), cutoff, linear=not is_computed_here(measure))
+        return graded.ndcg(grades, self.judgments[query].values(), cutoff, linear=not is_own_measure(measure))
 
     def _is_graded_here(self, measure) -> bool:
         linear_ndcg = measure.NAME == "nDCG" and not measure.params.keys() - {"dcg", "cutoff"}
-        return is_computed_here(measure) or bool(self._unusual and linear_ndcg and measure["dcg"] == "log2")
+        return is_own_measure(measure) or bool(self._unusual and linear_ndcg and measure["dcg"] == "log2")
 
     def _readable_judgments(self, name: str, measure) -> Judgments:
         """Judgments that a provider can read: unchanged if possible, otherwise binary."""

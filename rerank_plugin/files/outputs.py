@@ -307,7 +307,7 @@ def open_locked(path: Path) -> BinaryIO:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InputError(f"{path} is not a regular file: move it away")
             _lock(descriptor, path)
-            if is_still(descriptor, path):
+            if is_same_file(descriptor, path):
                 return open(descriptor, "r+b")
         except BaseException:
             os.close(descriptor)
@@ -356,14 +356,16 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
             continue  # another process removed it as a leftover before it was opened
         with suppress(OSError):  # without locks, as on some network file systems, leftovers are never removed
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if is_still(descriptor, temporary):
+        if is_same_file(descriptor, temporary):
             break
         os.close(descriptor)  # another process removed it before it was locked
     try:
         yield temporary
     finally:
         try:
-            if is_still(descriptor, temporary):  # otherwise it was renamed, and `_put_in_place` removes the old folder
+            if is_same_file(
+                descriptor, temporary
+            ):  # otherwise it was renamed, and `_put_in_place` removes the old folder
                 shutil.rmtree(temporary, ignore_errors=True) if temporary.is_dir() else temporary.unlink()
         finally:
             os.close(descriptor)
@@ -400,7 +402,7 @@ def _lock(descriptor: int, path: Path) -> None:
         ) from None
 
 
-def is_still(descriptor: int, path: Path) -> bool:
+def is_same_file(descriptor: int, path: Path) -> bool:
     """Whether a path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))

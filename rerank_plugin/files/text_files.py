@@ -221,7 +221,7 @@ def open_bytes(path: Path) -> BinaryIO:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def refuse_second_readings() -> None:
+def refuse_rereading_pipes() -> None:
     """From now on, refuse a pipe that was read before: it would give nothing, or a command would wait for ever.
 
     A program may make pipes of the same name again and again; a command, which calls this at its start, does not.

@@ -65,7 +65,7 @@ from rerank_plugin.files.arrays import (
 )
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringsInMemory, StringTable, StringTableWriter
-from rerank_plugin.text.tokenizer import PLAIN, PieceMemo, Tokenizer
+from rerank_plugin.text.tokenizer import PLAIN, PieceCache, Tokenizer
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.index_concepts import IndexKnowledge
@@ -183,7 +183,7 @@ def _with_means(totals: Mapping[str, int], documents: int) -> dict[str, FieldSta
     return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals.items()}
 
 
-class Elsewhere(Protocol):
+class RemoteDocuments(Protocol):
     """The documents of an index in other processes or on other machines, which search and score them."""
 
     def store(self, whole: Any, key: str) -> Any:
@@ -233,7 +233,7 @@ class ForwardIndex:
     ids: StringTable | StringsInMemory
     terms: StringTable | StringsInMemory
     collection: int | None = None
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteDocuments | None = None
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class ForwardIndexWriter:
         self.known_terms = np.zeros(0, np.int64)  # their ids in the index, if there is one
         self.copied = np.zeros(0, np.uint32)  # ids here, counted from 1, of the terms of an index that is copied
         # Term ids are cached by piece of text: after the first documents hardly any piece is tokenized again.
-        self.memo = PieceMemo(self._number_piece)
+        self.memo = PieceCache(self._number_piece)
         self.tokens = self._array("tokens", np.uint32)
         self.offsets = OffsetsWriter(self.files / "offsets.npy", self.sizes.get("offsets.npy"))
         self.title_lengths = self._array("title_lengths", np.uint32)

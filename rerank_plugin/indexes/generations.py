@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.outputs import OutputLockedError, is_still, locked, remove_leftovers, writing_to
+from rerank_plugin.files.outputs import OutputLockedError, is_same_file, locked, remove_leftovers, writing_to
 from rerank_plugin.indexes.forward import FORWARD, is_appended, numbered
 from rerank_plugin.indexes.index_folder import (
     ADDITIONS,
@@ -32,7 +32,7 @@ from rerank_plugin.indexes.index_folder import (
 OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", "lucene/_*", "lucene/segments_*", "lucene/pending_segments_*")
 
 
-class Next:
+class NextGeneration:
     """The generation after the current one of an index, while an update writes it.
 
     Args:
@@ -51,13 +51,13 @@ class Next:
         written = describe_generation(self.index.folder, description, files)
         with closing(self.index.following(written)) as following:
             yield following
-        if not is_still(self.descriptor, self.folder):
+        if not is_same_file(self.descriptor, self.folder):
             raise InputError(f"{self.index.folder} was replaced or removed while it was being updated: start again")
         switch_generation(self.index.folder, written)
 
 
 @contextmanager
-def updating(folder: str | Path) -> Iterator[tuple[Index, Next]]:
+def updating(folder: str | Path) -> Iterator[tuple[Index, NextGeneration]]:
     """The current generation of an index, for an update by this process alone, and the next one.
 
     Raises:
@@ -68,7 +68,7 @@ def updating(folder: str | Path) -> Iterator[tuple[Index, Next]]:
     if before.shards:
         raise InputError(f"{folder} is an index of shards, which is not updated: build it again with: {before.rebuild}")
     with _locked_index(folder) as (index, descriptor, real):
-        yield index, Next(index, descriptor, real)
+        yield index, NextGeneration(index, descriptor, real)
 
 
 @contextmanager

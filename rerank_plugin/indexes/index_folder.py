@@ -53,7 +53,7 @@ from rerank_plugin.files.checksums import (
     fault,
     sealed,
 )
-from rerank_plugin.files.outputs import INNER, FolderKind, is_still, replacing, restore_interrupted
+from rerank_plugin.files.outputs import INNER, FolderKind, is_same_file, replacing, restore_interrupted
 from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, ShardedForward
@@ -465,7 +465,7 @@ class Index:
 
     def check_same(self) -> None:
         """An `IndexReplacedError` if the folder holds another build than the open one; called after opening a part."""
-        if not is_still(self._locked, self.folder / self.generation_file):
+        if not is_same_file(self._locked, self.folder / self.generation_file):
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
 
     @cached_property

@@ -46,7 +46,7 @@ class CollectionStatistics:
         return cls(index.documents, index.mean_lengths, index.tokenizer, index.terms, frequency, index, source)
 
     @classmethod
-    def of_nothing(cls) -> CollectionStatistics:
+    def of_empty_collection(cls) -> CollectionStatistics:
         """The statistics of an empty collection, for models that need none."""
         frequency, lengths = {"text": np.zeros(0, np.uint32)}, dict.fromkeys(FIELDS, 1.0)
         return cls(0, lengths, PLAIN, StringsInMemory(), frequency, None, "no collection")

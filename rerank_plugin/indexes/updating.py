@@ -35,7 +35,7 @@ from rerank_plugin.indexes.forward import (
     chunks,
     is_appended,
 )
-from rerank_plugin.indexes.generations import Next, updating
+from rerank_plugin.indexes.generations import NextGeneration, updating
 from rerank_plugin.indexes.index_concepts import ConceptWriter, count_concepts
 from rerank_plugin.indexes.index_folder import (
     COMMIT_FILE,
@@ -172,7 +172,7 @@ def merge(
 class _Update:
     """The generation after that of an index, while it is written."""
 
-    def __init__(self, index: Index, following: Next) -> None:
+    def __init__(self, index: Index, following: NextGeneration) -> None:
         if index.lucene_folder.parent != index.folder:
             raise InputError(
                 f"{index.folder} is beside the Lucene index {index.lucene_folder}, which is not changed: change that "

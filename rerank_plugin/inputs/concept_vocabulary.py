@@ -66,7 +66,7 @@ class ConceptVocabulary:
             InputError: the two have no concept in common.
         """
         if self.annotation is not None and self.annotation != knowledge.settings:
-            _say_other(str(knowledge.folder.parent), differences(self.annotation, knowledge.settings))
+            _warn_other_annotation(str(knowledge.folder.parent), differences(self.annotation, knowledge.settings))
         base = knowledge.base
         if len(base) == len(self.ids) and base.ids.take(np.arange(len(base))) == self.ids:
             return np.arange(len(base), dtype=np.int32)  # the usual case, and ten times as fast as looking ids up
@@ -83,5 +83,5 @@ class ConceptVocabulary:
 
 
 @cache
-def _say_other(index: str, differences: str) -> None:
+def _warn_other_annotation(index: str, differences: str) -> None:
     log.warning("the model's training texts were annotated otherwise than %s: %s", index, differences)

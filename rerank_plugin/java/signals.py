@@ -12,7 +12,7 @@ SIGNALS = [number for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL") if (numb
 
 
 @contextmanager
-def handlers_kept() -> Iterator[None]:
+def restored_signal_handlers() -> Iterator[None]:
     """Restore the handlers of memory faults and the like when the block ends, also those that are not Python's."""
     library = ctypes.CDLL(None)
     kept = {number: ctypes.create_string_buffer(LARGEST) for number in SIGNALS}

@@ -154,7 +154,7 @@ def _load_atomic(builder, address):
 
 
 @njit(nogil=True, cache=True)
-def wait_beyond(counter, seen, spins):
+def spin_until_above(counter, seen, spins):
     """Read ``counter``, int64 [1], until it is greater than ``seen``, at most ``spins`` times; returns its value."""
     address = counter.ctypes.data
     for _ in range(spins):

@@ -146,9 +146,9 @@ class _Job:
 
 def _wait_beyond(counter: np.ndarray, seen: int, stop: Callable[[], bool] = lambda: False) -> int:
     """Wait until ``counter`` is greater than ``seen`` or ``stop()`` is true; returns its value."""
-    from rerank_plugin.kernels.intrinsics import wait_beyond
+    from rerank_plugin.kernels.intrinsics import spin_until_above
 
-    now = wait_beyond(counter, seen, SPINS)
+    now = spin_until_above(counter, seen, SPINS)
     while now == seen and not stop():
         time.sleep(NAP)
         now = int(counter[0])
@@ -220,7 +220,7 @@ def split(work: Callable[[int, int], object], count: int, threads: int, smallest
         job.finish()
 
 
-def alongside(work: Callable[[], T], threads: int) -> Callable[[], T]:
+def run_in_helper(work: Callable[[], T], threads: int) -> Callable[[], T]:
     """Run ``work`` in a helper thread, if there is one; returns a function that waits for the result.
 
     If no thread has started the work by then, the calling thread does it.

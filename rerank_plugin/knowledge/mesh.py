@@ -101,14 +101,14 @@ def xml_source(path: Path) -> Source:
 
 
 def _xml_descriptors(path: Path) -> Iterator[Descriptor]:
-    from rerank_plugin.corpora.safe_xml import Malformed, Records
+    from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
 
     empty = True
     try:
         for record in Records(path, RECORD):
             empty = False
             yield _xml_descriptor(record, path)
-    except Malformed as error:
+    except MalformedXmlError as error:
         raise InputError(f"{path}:{error.line}: malformed XML ({error.reason})") from None
     except DAMAGED as error:
         raise InputError(f"{path}: damaged gzip file ({error}): fetch or pack it again") from None

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rerank_plugin.text.normalization import IGNORED, PieceMemo, plain, without_format_characters
+from rerank_plugin.text.normalization import IGNORED, PieceCache, plain, without_format_characters
 
 VERSION = 4  # version of the rules; stored forms of another version are rebuilt
 
@@ -141,6 +141,6 @@ def _singular(word: str) -> str:
     return word[:-3] + "y" if word.endswith("ies") else word[:-1]
 
 
-FORMS = PieceMemo(_form)  # cached
-BREAKS = PieceMemo(breaks, 1 << 16)
-BOUNDS = PieceMemo(bounds)
+FORMS = PieceCache(_form)  # cached
+BREAKS = PieceCache(breaks, 1 << 16)
+BOUNDS = PieceCache(bounds)

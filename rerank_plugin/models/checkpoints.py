@@ -264,7 +264,7 @@ _vocabularies: WeakKeyDictionary[StoredModel, Vocabulary] = WeakKeyDictionary()
 def _state(folder: Path) -> Iterator[tuple]:
     """Path, inode, time and size of each file that a checkpoint's model is read from."""
     files = [folder / name for name in (CONFIG_FILE, WEIGHTS_FILE, CONCEPTS_FILE, *WORDS)]
-    for path in (*files, *(word_vectors.home(folder) / name for name in WORDS)):
+    for path in (*files, *(word_vectors.vectors_folder(folder) / name for name in WORDS)):
         if path.is_file():
             stat = path.stat()
             yield path.resolve(), stat.st_ino, stat.st_mtime_ns, stat.st_size

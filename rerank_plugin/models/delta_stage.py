@@ -50,7 +50,7 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
         closer = distance < smallest[rows]  # [b, N]
         near = (distance - smallest[rows]).abs() <= NEAR * distance  # [b, N]
         if near.any():
-            closer[near] = _closer(
+            closer[near] = _is_closer(
                 documents[rows][near], queries, rows.repeat_interleave(near.sum(dim=1)), place, closest[rows][near]
             )
         smallest[rows] = torch.where(closer, distance, smallest[rows])
@@ -58,7 +58,7 @@ def closest_words(documents: Tensor, queries: Tensor, query_mask: Tensor) -> Ten
     return closest
 
 
-def _closer(words: Tensor, queries: Tensor, rows: Tensor, place: int, closest: Tensor) -> Tensor:
+def _is_closer(words: Tensor, queries: Tensor, rows: Tensor, place: int, closest: Tensor) -> Tensor:
     """Whether document words, float [n, D], are closer to the query word at a place than to those at ``closest``, [n].
 
     rows: int64 [n], of the queries float [B, M, D].

@@ -37,7 +37,7 @@ CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers shou
 def check_encodes(model: RankingModel) -> None:
     """An `InputError` if the model has no encodings."""
     if not isinstance(model, EncodingModel):
-        known = ", ".join(entry.name for entry in MODELS.ours() if entry.encoder is not None and not entry.requires)
+        known = ", ".join(entry.name for entry in MODELS.built_in() if entry.encoder is not None and not entry.requires)
         raise InputError(
             f"the model '{model.name}' compares a document's words with the query's, so there is nothing to encode; "
             f"models that encode documents: {known}"

@@ -89,7 +89,7 @@ class EncodedDocuments(FastPath):
                 f"{index.folder} holds no encodings by {folder}; encode it with: {encode_command(index, folder)}"
             )
         if store is None:
-            _say_missing(model.name, index.folder)
+            _log_missing_encodings(model.name, index.folder)
             return None
         return cls(scorer, store)
 
@@ -98,7 +98,7 @@ class EncodedDocuments(FastPath):
 
 
 @cache
-def _say_missing(name: str, folder: Path) -> None:
+def _log_missing_encodings(name: str, folder: Path) -> None:
     log.info(
         "%s: %s holds no encodings by these weights, so every candidate is encoded anew for every query; "
         "rerank-plugin index --encode CHECKPOINT --index %s makes it fast",

@@ -92,7 +92,7 @@ register = MODELS.add
 
 def names() -> list[str]:
     """Names of the built-in models, sorted."""
-    return [entry.name for entry in MODELS.ours()]
+    return [entry.name for entry in MODELS.built_in()]
 
 
 def entry_of(name: str) -> ModelEntry:
@@ -150,5 +150,5 @@ def foreign_model(folder: Path, encodes: bool = False) -> str | None:
     Args:
         encodes: whether only models that encode documents are tried.
     """
-    entries = (entry for entry in MODELS.ours() if not encodes or entry.encoder is not None)
+    entries = (entry for entry in MODELS.built_in() if not encodes or entry.encoder is not None)
     return next((entry.name for entry in entries if is_foreign(entry, folder)), None)

@@ -39,7 +39,9 @@ def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool
         for file in _files(checkpoint):
             (writing / file).parent.mkdir(exist_ok=True)
             shutil.copyfile(checkpoint / file, writing / file)
-        if (words := word_vectors.home(checkpoint)) != checkpoint:  # bundled models share the words of one of them
+        if (
+            words := word_vectors.vectors_folder(checkpoint)
+        ) != checkpoint:  # bundled models share the words of one of them
             for file in WORDS:
                 shutil.copyfile(words / file, writing / file)
         (writing / CARD_FILE).write_text(model_card(config, name), encoding="utf-8")

@@ -27,8 +27,8 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.ranking.pipeline import CandidateSource, Ranking, rank_together
 from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import CandidateScorer, as_scorer
-from rerank_plugin.retrieval.given_run import GivenRun, warn_of_cut
 from rerank_plugin.retrieval.judged import JudgedOnly
+from rerank_plugin.retrieval.run_file import RunFile, warn_of_cut
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def read_runs(
 
     for path in paths:
         run = read_run(path)
-        given = GivenRun(run, index, path, rows_of)
+        given = RunFile(run, index, path, rows_of)
         below_in_run, ranked_in_run = given.below(queries, depth)
         below, ranked = below + below_in_run, ranked + ranked_in_run
         first_stage = given if judged is None else JudgedOnly(given, judged)

@@ -12,8 +12,8 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.ranking.explanation import DocumentWord, Explanation, QueryWord
-from rerank_plugin.ranking.movement import rival_of, sentence
 from rerank_plugin.ranking.pipeline import Ranking
+from rerank_plugin.ranking.rank_changes import compared_place, sentence
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.rerankers.lexical import SAME_WORD, same_words
 from rerank_plugin.text.spans import Span, spans
@@ -33,7 +33,7 @@ def explain(
         document: the stored document; None if it is not available.
     """
     explanation = _without_sentence(ranking, place, scorer, document)
-    rival_place = rival_of(ranking.order, place)
+    rival_place = compared_place(ranking.order, place)
     rival = None if rival_place is None else _without_sentence(ranking, rival_place, scorer, None)
     return replace(explanation, sentence=sentence(explanation, rival, first_stage))
 

@@ -28,9 +28,9 @@ from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Stage, load_stages
 from rerank_plugin.ranking.scores import checked, checked_scores
 from rerank_plugin.rerankers import CandidateScorer, RerankerOptions, Scorer, as_scorer, warn_first_stage_mismatch
-from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageConfig, check_filter
+from rerank_plugin.retrieval.run_file import RunConfig
 
 CandidateSource = Callable[[Query], Candidates]
 

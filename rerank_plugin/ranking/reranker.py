@@ -460,7 +460,7 @@ def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | 
             "statistics, or as index if documents are given by their ids"
         )
     if foreign_model(checkpoint) is not None:  # a foreign cross-encoder reads no statistics
-        return CollectionStatistics.of_nothing()
+        return CollectionStatistics.of_empty_collection()
     return CollectionStatistics.load(checkpoint)
 
 

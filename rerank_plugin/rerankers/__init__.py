@@ -43,7 +43,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Untrained(NamedTuple):
+class UntrainedEntry(NamedTuple):
     """The register entry of an untrained reranker."""
 
     factory: str  # 'package.module:Name', called with (index) or, if it reads vectors, (index, checkpoint)
@@ -55,14 +55,20 @@ class Untrained(NamedTuple):
 
 _LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd:from_word_vectors"
 UNTRAINED = {
-    "bm25-abstract": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of the abstract", {"field": "abstract"}),
-    "bm25-text": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of title and abstract", {"field": "text"}),
-    "bm25-title": Untrained(f"{_LEXICAL}:FieldBM25", "BM25 of the title", {"field": "title"}),
-    "docid": Untrained(f"{_LEXICAL}:DocumentId", "the order of document ids, an uninformed baseline"),
-    "qld-title": Untrained(f"{_LEXICAL}:TitleLikelihood", "likelihood of the query under the title's unigram model"),
-    "wmd-title": Untrained(_WMD, "Word Mover's Distance of query and title", reads_vectors=True, benched=True),
-    "wmd-title-nostop": Untrained(_WMD, "wmd-title, no stop-words", {"remove_stop_words": True}, reads_vectors=True),
-    "wmd-title-top20": Untrained(_WMD, "wmd-title, exact for the first 20 only", {"exact_top": 20}, reads_vectors=True),
+    "bm25-abstract": UntrainedEntry(f"{_LEXICAL}:FieldBM25", "BM25 of the abstract", {"field": "abstract"}),
+    "bm25-text": UntrainedEntry(f"{_LEXICAL}:FieldBM25", "BM25 of title and abstract", {"field": "text"}),
+    "bm25-title": UntrainedEntry(f"{_LEXICAL}:FieldBM25", "BM25 of the title", {"field": "title"}),
+    "docid": UntrainedEntry(f"{_LEXICAL}:DocumentId", "the order of document ids, an uninformed baseline"),
+    "qld-title": UntrainedEntry(
+        f"{_LEXICAL}:TitleLikelihood", "likelihood of the query under the title's unigram model"
+    ),
+    "wmd-title": UntrainedEntry(_WMD, "Word Mover's Distance of query and title", reads_vectors=True, benched=True),
+    "wmd-title-nostop": UntrainedEntry(
+        _WMD, "wmd-title, no stop-words", {"remove_stop_words": True}, reads_vectors=True
+    ),
+    "wmd-title-top20": UntrainedEntry(
+        _WMD, "wmd-title, exact for the first 20 only", {"exact_top": 20}, reads_vectors=True
+    ),
 }
 
 

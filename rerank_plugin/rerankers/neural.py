@@ -120,7 +120,7 @@ class NeuralReranker(Scorer):
         """Discard the fast path, so that the next score builds it from the current weights."""
         self.fast, self.prepared = None, False
 
-    def encode_for_now(self, rows: np.ndarray) -> None:
+    def encode_in_memory(self, rows: np.ndarray) -> None:
         """Encode documents in memory and score from these encodings until the weights change.
 
         This is for many queries over the same documents during training. It has no effect unless the fast path is
@@ -217,7 +217,7 @@ class NeuralReranker(Scorer):
             return []
         tokens = index.tokenizer.tokenize(query.text)
         in_texts = index.in_memory or bool((index.query(query.text).ids >= 0).any())
-        return [self.name] if self.builder.vocabulary.knows_few(tokens, in_texts) else []
+        return [self.name] if self.builder.vocabulary.knows_few_words(tokens, in_texts) else []
 
     def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word or concept that the model knows, or a word to match by identity."""

@@ -87,10 +87,10 @@ class Scorer(ABC):
         return None
 
     def lacking_words(self, query: Query) -> list[str]:
-        """The reranker's name, if it knows few of the query's words (`Vocabulary.knows_few`); otherwise empty."""
+        """The reranker's name, if it knows few of the query's words (`Vocabulary.knows_few_words`); otherwise empty."""
         return []
 
-    def encode_for_now(self, rows: np.ndarray) -> None:
+    def encode_in_memory(self, rows: np.ndarray) -> None:
         """Prepare for scoring many queries over the same documents, rows int64 [n], after a training epoch."""
         return
 

@@ -92,7 +92,7 @@ class WordMoversDistance(Scorer):
         return np.where(np.isfinite(distances), -distances, self.floor).astype(np.float32)
 
     def lacking_words(self, query: Query) -> list[str]:
-        few = self.vectors.vocabulary.knows_few(self.index.tokenizer.tokenize(query.text))
+        few = self.vectors.vocabulary.knows_few_words(self.index.tokenizer.tokenize(query.text))
         return [self.name] if few else []
 
     def query_words(self, text: str) -> tuple[np.ndarray, np.ndarray]:

@@ -136,7 +136,7 @@ register = FIRST_STAGES.add
 
 def known_forms() -> list[str]:
     """The forms of all installed first stages; of other packages' ones, the names."""
-    return [entry.form for entry in FIRST_STAGES.ours()] + FIRST_STAGES.installed()
+    return [entry.form for entry in FIRST_STAGES.built_in()] + FIRST_STAGES.installed()
 
 
 def entry_of(spec: str) -> FirstStageEntry:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks import logs as click_logs
-from rerank_plugin.files.outputs import FileKind, check_free, is_packed, is_still, open_locked
+from rerank_plugin.files.outputs import FileKind, check_free, is_packed, is_same_file, open_locked
 from rerank_plugin.files.text_files import first_line
 
 HEADER = ("\t".join((*click_logs.COLUMNS, "position", "session", "time", "dwell", "index")) + "\n").encode()
@@ -111,7 +111,7 @@ class ClickLog:
             size = self.file.tell()
             if size > len(HEADER) and size + len(lines) > self.max_bytes:
                 self._rotate()
-            if not is_still(self.file.fileno(), self.path):
+            if not is_same_file(self.file.fileno(), self.path):
                 moved, self.file = self.file, self._open()
                 moved.close()
             self._write(lines)

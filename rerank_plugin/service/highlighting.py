@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from rerank_plugin.text.normalization import IGNORED
-from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceMemo, tokenize_piece
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceCache, tokenize_piece
 
 INNER = f"['’\u0300-\u036f{IGNORED}]"  # in words, between letters or digits
 REST = rf"[^\W_]*(?:{INNER}[^\W_]+)*"  # the characters of a word after its first
@@ -20,7 +20,7 @@ STOP_WORDS = frozenset(
 
 
 @cache
-def _stems() -> PieceMemo:
+def _stems() -> PieceCache:
     from gensim.parsing.porter import PorterStemmer  # imports in half a second
 
     stem = PorterStemmer().stem
@@ -29,7 +29,7 @@ def _stems() -> PieceMemo:
         # Numbers stay as they are, as in the searched index: the tokenizer maps them to classes.
         return tuple(word if token in NUMERIC_CLASSES else stem(token) for token in tokenize_piece(word))
 
-    return PieceMemo(stems)
+    return PieceCache(stems)
 
 
 def query_stems(query: str) -> frozenset[str]:

@@ -146,7 +146,7 @@ class TextResult(BaseModel):
     text: str | None = None
 
 
-class Titled(NamedTuple):
+class TitledText(NamedTuple):
     """Title and text of a document as a reranker reads them."""
 
     title: str
@@ -157,10 +157,10 @@ class Titled(NamedTuple):
         """Title and text as one text."""
         return f"{self.title} {self.text}" if self.title else self.text
 
-    def cut(self, service: Service) -> Titled:
+    def cut(self, service: Service) -> TitledText:
         """The beginning that the limits of the service allow."""
         kept = len(service.cut(self.read))
-        return Titled(self.title[:kept], self.text[: max(0, kept - len(self.title) - bool(self.title))])
+        return TitledText(self.title[:kept], self.text[: max(0, kept - len(self.title) - bool(self.title))])
 
 
 def _format(body: Any) -> str:
@@ -217,11 +217,11 @@ async def rerank_documents(
     return await in_thread(_answer, reranker, body, version, documents, words, ranked, late)
 
 
-def _read(service: Service, body: RerankRequest) -> tuple[list[Titled], int]:
+def _read(service: Service, body: RerankRequest) -> tuple[list[TitledText], int]:
     """The documents as far as they are read, and their words; errors as for `rerank_documents`."""
     documents = [_titled(document, body.rank_fields, place) for place, document in enumerate(body.documents)]
     if body.max_tokens_per_doc is not None:
-        documents = [Titled(title, service.cut(text, body.max_tokens_per_doc)) for title, text in documents]
+        documents = [TitledText(title, service.cut(text, body.max_tokens_per_doc)) for title, text in documents]
     if body.truncate:
         documents = [one.cut(service) for one in documents]
     return documents, check_limits(service, body.query, "documents", [one.read for one in documents])
@@ -231,7 +231,7 @@ def _answer(
     reranker: ServedTextReranker,
     body: RerankRequest,
     version: str,
-    documents: Sequence[Titled],
+    documents: Sequence[TitledText],
     words: int,
     ranked: Sequence[RankedText],
     late: bool,
@@ -265,16 +265,16 @@ def _answer(
     )  # fmt: skip
 
 
-def _titled(document: str | dict[str, Any], rank_fields: Sequence[str] | None, place: int) -> Titled:
+def _titled(document: str | dict[str, Any], rank_fields: Sequence[str] | None, place: int) -> TitledText:
     """Title and text of a document; a `RequestError` if it has none of the fields to read."""
     if rank_fields is None or isinstance(document, str):
         with field_errors(f"documents.{place}", 422):
-            return Titled(*fields_of(document, place))
+            return TitledText(*fields_of(document, place))
     if not any(field in document for field in rank_fields):
         raise RequestError(422, f"document {place} has none of the rank_fields", f"documents.{place}")
     texts = {field: title_of(document.get(field)) for field in rank_fields}
     title = texts.pop("title", "")
-    return Titled(title, " ".join(filter(None, texts.values())))
+    return TitledText(title, " ".join(filter(None, texts.values())))
 
 
 def _returned(body: RerankRequest, place: int, text: str) -> dict[str, Any] | str:

@@ -62,7 +62,7 @@ def _space(tag: re.Match) -> str:
     return " " if name in _SEPARATING else ""
 
 
-def raised(base: str, exponent: str) -> str:
+def superscript(base: str, exponent: str) -> str:
     """The text of a superscript after ``base``: ``^6`` and ``^-6`` after a digit, else the superscript itself."""
     power = re.fullmatch(r"\s*([+−–-]?)\s*(\d+)\s*", exponent)
     if not power or not base[-1:].isdigit():

@@ -47,7 +47,7 @@ _TRADE_MARKS = dict.fromkeys(map(ord, "™℠"), " ")  # which Unicode decompose
 _PLAIN_MARKS = {**_DASHES, **QUOTES, **_TRADE_MARKS}
 
 
-class PieceMemo(dict):
+class PieceCache(dict):
     """A cache of a function's results by piece of text, emptied when ``limit`` is reached.
 
     After the first few thousand documents nearly every piece is in the cache.
@@ -104,7 +104,7 @@ def _analyzable_piece(piece: str) -> str:
     return unicodedata.normalize("NFC", folded)
 
 
-_analyzable = PieceMemo(_analyzable_piece, 1 << 18)
+_analyzable = PieceCache(_analyzable_piece, 1 << 18)
 
 
 def analyzable(text: str) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.text import stemming
-from rerank_plugin.text.normalization import GREEK_NAMES, PieceMemo, plain, without_format_characters
+from rerank_plugin.text.normalization import GREEK_NAMES, PieceCache, plain, without_format_characters
 
 # Angle brackets are punctuation, so no word of a text can collide with a class.
 INTEGER = "<integer>"
@@ -145,8 +145,8 @@ class Tokenizer:
 
     def __init__(self, stemmer: str | None = None):
         self.settings = SETTINGS if stemmer is None else {**SETTINGS, "stemmer": stemmer}
-        self.stems = None if stemmer is None else PieceMemo(getattr(stemming, stemmer))
-        self.memo = PieceMemo(self.tokenize_piece)
+        self.stems = None if stemmer is None else PieceCache(getattr(stemming, stemmer))
+        self.memo = PieceCache(self.tokenize_piece)
 
     def tokenize_piece(self, piece: str) -> tuple[str, ...]:
         """Tokens of one piece of text without white space."""

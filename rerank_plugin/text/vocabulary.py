@@ -44,7 +44,7 @@ class Vocabulary:
     def __contains__(self, word: str) -> bool:
         return self.ids.get(word, 0) > 0
 
-    def knows_few(self, tokens: Iterable[str], in_texts: bool = True) -> bool:
+    def knows_few_words(self, tokens: Iterable[str], in_texts: bool = True) -> bool:
         """Whether at most half of a query's distinct content words are known, and two or more are not.
 
         Content words are plain words of four letters or more that are not English stop-words; numbers and symbols such

@@ -303,7 +303,7 @@ def load(folder: Path) -> WordVectors:
     """
     folder = restore_interrupted(folder)
     settings = _settings(folder)
-    if (source := home(folder)) != folder:
+    if (source := vectors_folder(folder)) != folder:
         if not source.is_dir():
             raise InputError(f"{folder} refers to the word vectors in {source}, which does not exist: move both")
         vectors = load(source)
@@ -362,7 +362,7 @@ def matrix_of(tensors: dict[str, np.ndarray], name: str, path: Path, lines: str,
     return matrix
 
 
-def home(folder: Path) -> Path:
+def vectors_folder(folder: Path) -> Path:
     """The folder with the files of a folder's word vectors: itself, or the folder that it refers to."""
     reference = _settings(folder).get(REFERENCE) if (folder / SETTINGS_FILE).is_file() else None
     return folder if reference is None else folder / reference

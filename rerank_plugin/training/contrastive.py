@@ -86,7 +86,7 @@ def batches(
         yield Batch(relevant.rows[places], pools, grades[:, places].tocsr()[pools].toarray())
 
 
-def whole_batches(
+def whole_index_batches(
     pools: Sequence[Pool], rows: np.ndarray, size: int, generator: np.random.Generator
 ) -> Iterator[Batch]:
     """Batches of ``size`` queries, in random order, each with all documents of an index: increasing rows int64 [B]."""
@@ -181,7 +181,7 @@ class ContrastiveTrainer(Trainer):
 
     def _batches(self, generator: np.random.Generator) -> Iterator[Batch]:
         if self.config.negatives == COLLECTION:
-            return whole_batches(self.pools, self.builder.index.live_rows, self.config.batch_size, generator)
+            return whole_index_batches(self.pools, self.builder.index.live_rows, self.config.batch_size, generator)
         return batches(self.relevant, self.config.batch_size, self.config.queries_per_document, generator)
 
     def _losses(self, generator: np.random.Generator) -> Iterator[tuple[Tensor, int]]:

@@ -160,7 +160,7 @@ def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None)
         model, vocabulary = load_checkpoint(checkpoint)
         reranker = NeuralReranker(model, vocabulary, session.index.forward, RerankerOptions(session.task.device))
         rows = [session.candidates[query.id].rows for query in queries]
-        reranker.encode_for_now(np.unique(np.concatenate(rows)))
+        reranker.encode_in_memory(np.unique(np.concatenate(rows)))
     ranked = rank_all(queries, lambda query: _top_candidates(session, query, depth), reranker, 1, 8)
     rankings = (ranking.best(depth) for ranking in ranked)
     return {ranking.query.id: RankedList(ranking.doc_ids, ranking.ranked_scores) for ranking in rankings}

@@ -37,8 +37,8 @@ from rerank_plugin.models.register import entry_of
 from rerank_plugin.ranking.pipeline import from_first_stage
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.given_run import RunConfig
 from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
+from rerank_plugin.retrieval.run_file import RunConfig
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors

@@ -44,7 +44,7 @@ class Validation:
 
     def __call__(self) -> dict[str, float]:
         """Means over all judged queries, by measure name."""
-        self.reranker.encode_for_now(self.rows)  # with the weights of the last epoch
+        self.reranker.encode_in_memory(self.rows)  # with the weights of the last epoch
         run, scores = {}, [np.zeros(0, np.float32)]
         for query in self.queries:
             ranking = rank(query, Candidates(*self.candidates[query.id]), self.reranker)

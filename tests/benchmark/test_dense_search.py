@@ -8,10 +8,10 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.bench import main
 from rerank_plugin.benchmark.collection import generated
 from rerank_plugin.benchmark.dense_search import PlainSearch, dense_rows, largest_difference
+from rerank_plugin.benchmark.measured_rerankers import opened
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup
-from rerank_plugin.benchmark.subjects import opened
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 
 OPTIONS = rerankers.RerankerOptions(threads=1)

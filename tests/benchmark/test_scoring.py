@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rerank_plugin.benchmark.measured_rerankers import MeasuredReranker, largest_difference
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup, query_by_query, query_numbers, scoring_case, scoring_rows
-from rerank_plugin.benchmark.subjects import Subject, largest_difference
 from rerank_plugin.rerankers import Scorer
 
 
@@ -44,7 +44,7 @@ def setup():
 def test_both_paths_score_one_query_after_the_other_and_never_the_same_candidates_twice_in_a_row(collection, setup):
     paths = {PLAIN: Recording(0.01), FAST: Recording(0.002)}
     half = replace(setup, precision="bfloat16")
-    plain, fast = scoring_rows(Subject("recording", paths, 0.25), collection, 10, 1, half)
+    plain, fast = scoring_rows(MeasuredReranker("recording", paths, 0.25), collection, 10, 1, half)
     for reranker in paths.values():
         assert {query for query, _ in reranker.calls} == {query.id for query in collection.queries}
         assert {len(rows) for _, rows in reranker.calls} == {10}
@@ -73,7 +73,9 @@ def test_work_on_one_query_a_call_takes_the_next_one_each_time():
 def test_a_slow_plain_path_is_timed_on_a_part_of_the_batch(collection):
     slow, fast = Recording(0.02), Recording(0.0001)
     setup = Setup(Meter(0.3, 5), "cpu", 1, "a machine")
-    plain_row, fast_row = scoring_rows(Subject("recording", {PLAIN: slow, FAST: fast}, None), collection, 5, 40, setup)
+    plain_row, fast_row = scoring_rows(
+        MeasuredReranker("recording", {PLAIN: slow, FAST: fast}, None), collection, 5, 40, setup
+    )
     assert 1 <= plain_row.measured_queries < 40 and fast_row.measured_queries is None
     assert plain_row.median_ms >= 40 * 20
     assert plain_row.queries_per_second <= 50
@@ -81,7 +83,7 @@ def test_a_slow_plain_path_is_timed_on_a_part_of_the_batch(collection):
 
 
 def test_a_reranker_with_one_path_has_one_row(collection, setup):
-    (row,) = scoring_rows(Subject("recording", {PLAIN: Recording()}, None), collection, 10, 4, setup)
+    (row,) = scoring_rows(MeasuredReranker("recording", {PLAIN: Recording()}, None), collection, 10, 4, setup)
     assert row.path == PLAIN and row.ratio_to_plain == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks import __main__ as clicks
 from rerank_plugin.clicks.logs import read
-from rerank_plugin.clicks.simulation import Users, all_judgments, attractiveness, sessions, simulate
+from rerank_plugin.clicks.simulation import ClickModel, all_judgments, attractiveness, sessions, simulate
 from rerank_plugin.corpora import Query, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.formats import beir
 from rerank_plugin.corpora.specs import SAMPLE
@@ -29,7 +29,7 @@ def test_attractiveness_by_hand():
 
 def test_sessions_like_a_plain_loop():
     """The same draws, session by session and document by document."""
-    users, documents = Users(sessions=40, eta=0.7), 30
+    users, documents = ClickModel(sessions=40, eta=0.7), 30
     chance = np.random.default_rng(5)
     ranks = chance.permuted(np.tile(np.arange(1.0, documents + 1), (users.sessions, 1)), axis=1)
     attractive, available = chance.random(documents) / 8, chance.random(documents) < 0.5
@@ -54,7 +54,7 @@ def test_clicks_follow_the_model():
     """Over many sessions each rank is clicked as often as eta and noise say, within five standard deviations."""
     documents = [f"d{n:02}" for n in range(40)]
     judged = {"q": {document: n % 3 for n, document in enumerate(documents)}}
-    users = Users(sessions=20_000, eta=0.5, noise=0.1, depth=30)
+    users = ClickModel(sessions=20_000, eta=0.5, noise=0.1, depth=30)
     ((query, counts, available),) = simulate([Query("q", "x")], judged, {"q": ranked(*documents)}, users, seed=1)
     assert query.id == "q" and counts.documents == documents[:30]
     for at in range(30):
@@ -71,7 +71,7 @@ def test_clicks_follow_the_model():
 
 def test_without_a_run_all_judged_documents_are_seen_alike():
     judged = {"q": {f"d{n}": 1 for n in range(8)}}
-    users = Users(sessions=4000, noise=0.0)
+    users = ClickModel(sessions=4000, noise=0.0)
     ((_, counts, _),) = simulate([Query("q", "x")], judged, None, users, seed=2)
     looked = sum(1 / rank for rank in range(1, 9)) / 8
     deviation = (4000 * looked * (1 - looked)) ** 0.5
@@ -81,16 +81,16 @@ def test_without_a_run_all_judged_documents_are_seen_alike():
 def test_queries_without_a_ranking_or_a_click_are_not_logged():
     judged = {"a": {"d": 1}, "b": {"d": 1}, "c": {"d": 0, "e": 1}}
     run = {"a": ranked("d"), "c": ranked("d", "x")}
-    simulated = list(simulate([Query(id, id) for id in "abc"], judged, run, Users(noise=0.0), seed=3))
+    simulated = list(simulate([Query(id, id) for id in "abc"], judged, run, ClickModel(noise=0.0), seed=3))
     assert [query.id for query, _, _ in simulated] == ["a"]
     with pytest.raises(InputError, match="no document is judged relevant"):
-        list(simulate([Query("a", "a")], {"a": {"d": 0}}, None, Users(), seed=3))
+        list(simulate([Query("a", "a")], {"a": {"d": 0}}, None, ClickModel(), seed=3))
 
 
 def test_full_text_is_there_for_all_queries_or_for_none():
     documents = [f"d{n}" for n in range(20)]
     judged = {id: dict.fromkeys(documents, 1) for id in "abcdef"}
-    simulated = simulate([Query(id, id) for id in judged], judged, None, Users(), seed=4)
+    simulated = simulate([Query(id, id) for id in judged], judged, None, ClickModel(), seed=4)
     by_document = {}
     for _, counts, available in simulated:
         for document, has_full_text in zip(counts.documents, available.tolist()):
@@ -101,7 +101,7 @@ def test_full_text_is_there_for_all_queries_or_for_none():
 @pytest.mark.parametrize("wrong", [dict(sessions=0), dict(depth=0), dict(noise=1.1), dict(eta=-1), dict(noise=np.nan)])
 def test_invalid_users(wrong):
     with pytest.raises(InputError):
-        Users(**wrong)
+        ClickModel(**wrong)
 
 
 def test_the_judgments_of_all_splits():

@@ -68,7 +68,7 @@ def test_help_and_errors_name_it(file, put):
 
 
 def test_our_formats_have_the_readers_that_they_declare():
-    for format in FORMATS.ours():
+    for format in FORMATS.built_in():
         assert all(callable(getattr(format.reader, READERS[kind])) for kind in format.gives), format.name
 
 

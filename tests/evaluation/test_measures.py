@@ -4,7 +4,7 @@ import ir_measures
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.evaluation.measures import DEFAULTS, is_computed_here, parse, provider
+from rerank_plugin.evaluation.measures import DEFAULTS, is_own_measure, parse, provider
 from tests.evaluation.runs import EVERY_MEASURE
 
 
@@ -65,6 +65,6 @@ def test_the_script_is_never_asked():
     assert "gdeval" in [one.NAME for one in ir_measures.DefaultPipeline.providers]
     assert "gdeval" not in [one.NAME for one in provider().providers]
     for name in ("ERR", "ERR@5", "NDCG.20", "nDCG(dcg='exp-log2')@5", "nDCG(dcg='exp-log2')"):
-        assert is_computed_here(parse(name))
+        assert is_own_measure(parse(name))
     for name in ("nDCG@20", "nDCG(gains={1:1,2:3})@20", "AP"):
-        assert not is_computed_here(parse(name))
+        assert not is_own_measure(parse(name))

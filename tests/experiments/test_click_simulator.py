@@ -9,7 +9,7 @@ import pytest
 import rerank_plugin as rp
 from experiments import click_simulator
 from rerank_plugin.clicks.logs import read
-from rerank_plugin.clicks.simulation import Users
+from rerank_plugin.clicks.simulation import ClickModel
 from rerank_plugin.corpora import queries
 from rerank_plugin.service.settings import ServiceConfig
 from tests.evaluation.runs import ranked
@@ -22,7 +22,7 @@ TEST = "sample:test"
 
 def test_users_click_with_the_probabilities_of_the_position_based_model():
     """Within five standard deviations; with the second place looked at by half, and grades 0, 1, 2 of 2."""
-    users, generator, drawn = Users(noise=0.1), np.random.default_rng(1), 5000
+    users, generator, drawn = ClickModel(noise=0.1), np.random.default_rng(1), 5000
     sessions = [click_simulator.clicks(np.array([2.0, 2, 1, 0]), 2, users, generator) for _ in range(drawn)]
     for place, likely in enumerate((1, 1 / 2, 1 / 3 * (0.1 + 0.9 / 3), 1 / 4 * 0.1)):
         clicked = sum(any(click.place == place for click in session) for session in sessions)

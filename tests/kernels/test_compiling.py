@@ -8,11 +8,11 @@ CODE = """
 import sys
 sys.stderr = sys.stdout  # where logging writes in a program that has not set it up
 import numba, numpy
-from rerank_plugin.kernels.intrinsics import wait_beyond
+from rerank_plugin.kernels.intrinsics import spin_until_above
 from rerank_plugin.kernels.exponential import exponential
 numba.njit(lambda x: x)(1)
 print("another package's function")
-wait_beyond(numpy.ones(1, numpy.int64), 0, 1)
+spin_until_above(numpy.ones(1, numpy.int64), 0, 1)
 exponential(numpy.float32(1))
 """
 

@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.kernels import parallel
-from rerank_plugin.kernels.intrinsics import wait_beyond
-from rerank_plugin.kernels.parallel import Workspace, alongside, available_threads, helper_threads, processors, split
+from rerank_plugin.kernels.intrinsics import spin_until_above
+from rerank_plugin.kernels.parallel import (
+    Workspace,
+    available_threads,
+    helper_threads,
+    processors,
+    run_in_helper,
+    split,
+)
 from tests.processes import run
 
 
@@ -129,9 +136,9 @@ def test_no_part_is_begun_once_one_has_failed(of_caller):
 
 
 def test_within_a_part_no_thread_helps():
-    """The others have parts of their own: neither what runs alongside nor what is split again leaves the part's thread.
+    """The others have parts of their own: neither what a helper should run nor what is split again leaves it.
 
-    Neither in a helper's part nor in one of the caller, and not after something ran alongside.
+    Neither in a helper's part nor in one of the caller, and not after something ran in a helper.
     """
     helped = []
 
@@ -144,7 +151,7 @@ def test_within_a_part_no_thread_helps():
             time.sleep(0.0002)
 
         for _ in range(2):
-            alongside(inner, 2)()
+            run_in_helper(inner, 2)()
             split(inner, 64, 2, smallest=1)
         helped.append(workers != {threading.get_ident()} or calls != [(), (0, 64)] * 2)
 
@@ -218,7 +225,7 @@ def test_a_thread_without_helpers_works_alone():
 
     def another():
         with helper_threads(2):
-            return parts_of(100, 2, 1), alongside(lambda: "alone", 2)()
+            return parts_of(100, 2, 1), run_in_helper(lambda: "alone", 2)()
 
     with helper_threads(2), ThreadPoolExecutor(1) as other:
         workers_of(2)
@@ -226,18 +233,18 @@ def test_a_thread_without_helpers_works_alone():
     assert sum(stop - start for start, stop in parts) == 100 and result == "alone"
 
 
-# -------------------------------------------------------------------------------------------------- alongside
+# -------------------------------------------------------------------------------------------------- run_in_helper
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_work_alongside_gives_its_result_or_its_error(threads):
-    assert alongside(threading.get_ident, threads)() == threading.get_ident()  # without helper threads
+    assert run_in_helper(threading.get_ident, threads)() == threading.get_ident()  # without helper threads
     with helper_threads(threads):
         for number in range(50):
-            assert alongside(lambda: number * 2, threads)() == number * 2
+            assert run_in_helper(lambda: number * 2, threads)() == number * 2
         with pytest.raises(Broken, match="failed"):
-            alongside(fail, threads)()
-        first, second = (alongside(lambda: parts_of(1000, threads), threads) for _ in range(2))
+            run_in_helper(fail, threads)()
+        first, second = (run_in_helper(lambda: parts_of(1000, threads), threads) for _ in range(2))
         assert second() == first()
         assert sum(stop - start for start, stop in parts_of(1000, threads)) == 1000
 
@@ -251,7 +258,7 @@ def test_work_alongside_goes_on_while_the_caller_works():
         return threading.get_ident()
 
     with helper_threads(2):
-        result = alongside(work, 2)
+        result = run_in_helper(work, 2)
         together.wait(timeout=60)
         assert result() != threading.get_ident()
 
@@ -265,9 +272,9 @@ def test_the_caller_does_what_no_thread_has_begun():
         assert done.wait(timeout=60)
 
     with helper_threads(2):
-        alongside(hold_up, 2)
+        run_in_helper(hold_up, 2)
         assert held_up.wait(timeout=60)
-        alongside(lambda: where.append(threading.get_ident()), 2)()
+        run_in_helper(lambda: where.append(threading.get_ident()), 2)()
         assert where == [threading.get_ident()]
     done.set()
     workers_of(2)  # so the helper is done with its old block
@@ -276,16 +283,16 @@ def test_the_caller_does_what_no_thread_has_begun():
 
 def test_waiting_beyond_a_number():
     counter = np.array([5], np.int64)
-    assert wait_beyond(counter, 4, 10) == 5
-    assert wait_beyond(counter, 5, 10) == 5
-    assert wait_beyond(counter, 5, 0) == 5
+    assert spin_until_above(counter, 4, 10) == 5
+    assert spin_until_above(counter, 5, 10) == 5
+    assert spin_until_above(counter, 5, 0) == 5
     threading.Timer(0.05, lambda: counter.__setitem__(0, 9)).start()
-    assert wait_beyond(counter, 5, 10**12) == 9  # seen while it waits, or this would take an hour
+    assert spin_until_above(counter, 5, 10**12) == 9  # seen while it waits, or this would take an hour
 
 
 PROCESS = """
 import os, signal, threading, time
-from rerank_plugin.kernels.parallel import alongside, helper_threads, split
+from rerank_plugin.kernels.parallel import run_in_helper, helper_threads, split
 
 signal.alarm(120)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
@@ -312,7 +319,7 @@ if child == 0:
     found = []
     split(lambda start, stop: found.append(stop - start), 1000, 3, smallest=1)
     with helper_threads(3):
-        os._exit(0 if sum(found) == 1000 and alongside(lambda: 5, 3)() == 5 else 1)
+        os._exit(0 if sum(found) == 1000 and run_in_helper(lambda: 5, 3)() == 5 else 1)
 print(os.waitpid(child, 0)[1])
 """
 

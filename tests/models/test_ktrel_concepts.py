@@ -9,7 +9,7 @@ import torch
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary, _say_other
+from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary, _warn_other_annotation
 from rerank_plugin.knowledge.annotation import AnnotatorConfig
 from rerank_plugin.models import checkpoints
 from rerank_plugin.models.encoded_documents import weights_checksum
@@ -221,7 +221,7 @@ def test_another_annotation_is_said_once(index, vectors, tmp_path, caplog):
     annotation = checkpoints.read_config(tmp_path / "c")["annotation"]
     assert annotation == index.knowledge.settings and "threshold" in annotation
     other = annotated.build_index(tmp_path / "other", config=AnnotatorConfig(candidates=1)).forward
-    _say_other.cache_clear()
+    _warn_other_annotation.cache_clear()
     with caplog.at_level(logging.WARNING):
         rerankers.load(f"ktrel:{tmp_path / 'c'}", index)
         assert not caplog.messages

@@ -82,9 +82,9 @@ def test_golden_score():
     )  # fmt: skip
     first, nothing = math.tanh(1.2), math.tanh(0.2)
     expected = math.tanh(first + math.tanh(0.6 + 0.5 * math.tanh(first)))
-    of_nothing = math.tanh(nothing + math.tanh(0.2 + 0.5 * math.tanh(nothing)))
+    of_empty_collection = math.tanh(nothing + math.tanh(0.2 + 0.5 * math.tanh(nothing)))
     actual = model(golden.inputs(["ab", ""], "ab", 4, 3, idf={"a": 3.0, "b": 3.0}))
-    assert actual.tolist() == pytest.approx([expected, of_nothing], abs=1e-6)
+    assert actual.tolist() == pytest.approx([expected, of_empty_collection], abs=1e-6)
     assert model(golden.inputs(["ab", ""], "", 4, 3)).tolist() == [0, 0]
 
 

@@ -59,7 +59,7 @@ def registered(monkeypatch):
 
 def test_every_folder_registers_its_model():
     folders = [path.parent.name for path in (ROOT / "rerank_plugin" / "models").glob("*/__init__.py")]
-    modules = {entry.module.split(".")[2] for entry in MODELS.ours()}
+    modules = {entry.module.split(".")[2] for entry in MODELS.built_in()}
     assert set(folders) == modules
 
 

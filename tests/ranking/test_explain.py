@@ -8,7 +8,7 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explain import explain
-from rerank_plugin.ranking.movement import rival_of, sentence
+from rerank_plugin.ranking.rank_changes import compared_place, sentence
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from tests.ranking.scorers import ByLength
 
@@ -135,7 +135,7 @@ def test_texts_are_explained_as_documents_of_an_index(index, documents):
     ],
 )
 def test_whom_a_document_is_compared_with(order, place, rival):
-    assert rival_of(np.array(order), place) == rival
+    assert compared_place(np.array(order), place) == rival
 
 
 def test_the_sentence_names_the_largest_differences(index):

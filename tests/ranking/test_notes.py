@@ -53,19 +53,21 @@ def test_what_a_vocabulary_knows_few_of():
     words = Vocabulary(["what", "causes", "heart", "attack", "<hash>1"])
     few = ["qu ursachen herzinfarkt", "what ursachen herzinfarkt attack", "herzinfarkt ursachen herzinfarkt with"]
     enough = ["herzinfarkt", "herzinfarkt herzinfarkt", "what causes heart ursachen herzinfarkt", "brca1 il2 a b c", ""]
-    assert all(words.knows_few(text.split()) for text in few)
-    assert not any(words.knows_few(text.split()) for text in enough)
-    assert words.knows_few(["herzinfarkt"], in_texts=False) and not words.knows_few(["heart"], in_texts=False)
-    assert not Vocabulary([]).knows_few(few[0].split())  # of a model that reads pieces of words
+    assert all(words.knows_few_words(text.split()) for text in few)
+    assert not any(words.knows_few_words(text.split()) for text in enough)
+    assert words.knows_few_words(["herzinfarkt"], in_texts=False) and not words.knows_few_words(
+        ["heart"], in_texts=False
+    )
+    assert not Vocabulary([]).knows_few_words(few[0].split())  # of a model that reads pieces of words
 
 
 def test_questions_in_other_languages_and_in_english():
     """The counts that docs/models/README.md tells; the sample's English queries are all known well enough."""
     words = Vocabulary.load(entry_of("ktrel").bundled / "vocab.txt")
     lines = (ROOT / "tests" / "data" / "foreign_questions.tsv").read_text("utf-8").splitlines()[1:]
-    noted = Counter(line.split("\t")[1] for line in lines if words.knows_few(tokenize(line.split("\t")[2])))
+    noted = Counter(line.split("\t")[1] for line in lines if words.knows_few_words(tokenize(line.split("\t")[2])))
     assert noted == {"yes": 54, "no": 27} and len(lines) == 90
-    assert not any(words.knows_few(tokenize(query.text)) for query in queries("sample:test"))
+    assert not any(words.knows_few_words(tokenize(query.text)) for query in queries("sample:test"))
 
 
 def test_a_search_says_it_once(searcher, caplog):

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin.text import tokenizer
-from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, PieceMemo, tokenize, tokenize_piece
+from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, PieceCache, tokenize, tokenize_piece
 
 sentences = PLAIN.sentences
 
@@ -160,7 +160,7 @@ def test_the_memo_forgets_when_it_is_full_and_gives_the_same(monkeypatch):
         calls.append(piece)
         return tokenize_piece(piece)
 
-    memo = PieceMemo(remember, limit=3)
+    memo = PieceCache(remember, limit=3)
     monkeypatch.setattr(tokenizer.PLAIN, "memo", memo)
     assert tokenize(" ".join(pieces)) == expected
     assert len(memo) <= 3

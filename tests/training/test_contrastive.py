@@ -18,7 +18,7 @@ from rerank_plugin.training.contrastive import (
     ndcg_loss,
     relevances,
     softmax_loss,
-    whole_batches,
+    whole_index_batches,
 )
 from rerank_plugin.training.pairs import make_pools
 from rerank_plugin.training.trainer import TrainingConfig
@@ -166,7 +166,7 @@ def test_a_document_of_many_queries_draws_some(encoder):
 
 def test_whole_batches_hold_every_query_once_and_all_grades(encoder, corpus):
     pools, seen = encoder().pools, []
-    for batch in whole_batches(pools, np.arange(len(corpus)), 3, np.random.default_rng(1)):
+    for batch in whole_index_batches(pools, np.arange(len(corpus)), 3, np.random.default_rng(1)):
         assert batch.grades.shape == (len(batch.pools), len(corpus)) and len(batch.pools) <= 3
         for graded, number in zip(batch.grades, batch.pools.tolist()):
             expected = np.zeros(len(corpus))

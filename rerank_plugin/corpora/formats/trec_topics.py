@@ -60,7 +60,7 @@ def queries(path: Path, selected: object = (), field: str | None = None) -> Iter
 
 def _xml_queries(path: Path, field: str | None) -> Iterator[tuple[str, str, str]]:
     with naming_extras("reading topics in XML"):
-        from rerank_plugin.corpora.safe_xml import Malformed, Records
+        from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
 
     try:
         for topic in Records(path, "topic", "TOPIC", "Topic"):
@@ -77,7 +77,7 @@ def _xml_queries(path: Path, field: str | None) -> Iterator[tuple[str, str, str]
             if not id:
                 raise InputError(f'{where}: a topic without a number: add it, as in <topic number="1">')
             yield where, id.strip(), _chosen(texts, field, where, id)
-    except Malformed as error:
+    except MalformedXmlError as error:
         raise InputError(f"{path}:{error.line}: malformed XML ({error.reason}): correct it") from None
     except DAMAGED as error:
         raise InputError(f"{path}: {damaged(path)} ({error}): fetch or compress it again") from error

@@ -21,7 +21,7 @@ from rerank_plugin.models.delta_stage import steps_of
 from rerank_plugin.models.device_path import Batch, DevicePath, Part, Words
 
 
-class Closest(NamedTuple):
+class ClosestQueryWords(NamedTuple):
     """The Delta stage ([D18] 3.2) of the words of the vocabulary and some queries."""
 
     words: Tensor  # ids of the closest query words, int64 [V, Q]
@@ -50,7 +50,7 @@ class DeltaOnDevice(DevicePath[DeltaConfig]):
     def numbers(self, words: int, query_words: int) -> int:
         return words * max(2 * self.config.width, self.config.filters)
 
-    def read(self, batch: Batch) -> Closest:
+    def read(self, batch: Batch) -> ClosestQueryWords:
         queries = batch.queries.flatten()  # [Q M]
         products = self.vectors @ self.vectors[queries].T  # [V, Q M]
         distances = self.squares[:, None] + self.squares[queries] - 2 * products  # [V, Q M]
@@ -65,9 +65,9 @@ class DeltaOnDevice(DevicePath[DeltaConfig]):
         norm, query_norm = norms[:, None], norms[closest]  # [V, 1], [V, Q]
         cosine, lengths = product / (norm * query_norm).clamp_min(TINY), norm + query_norm  # [V, Q]
         proximity = torch.where(lengths > 0, 1 - smallest / lengths.clamp_min(TINY), 0.0)  # [V, Q]
-        return Closest(closest, torch.stack([cosine.float(), smallest, proximity.float()], dim=2))
+        return ClosestQueryWords(closest, torch.stack([cosine.float(), smallest, proximity.float()], dim=2))
 
-    def score(self, batch: Batch, read: Closest, part: Part, words: Words, features: Tensor) -> Tensor:
+    def score(self, batch: Batch, read: ClosestQueryWords, part: Part, words: Words, features: Tensor) -> Tensor:
         config, (count, length), mask = self.config, words.ids.shape, words.mask
         query, border, width = batch.query[part.first : part.last, None], config.width // 2, config.width
         measures = read.features[words.ids, query] * mask[..., None]  # [n, N, 3]

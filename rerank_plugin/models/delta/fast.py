@@ -48,7 +48,7 @@ from rerank_plugin.kernels.intrinsics import (
     repeat,
     store_lanes,
 )
-from rerank_plugin.kernels.parallel import alongside, split
+from rerank_plugin.kernels.parallel import run_in_helper, split
 from rerank_plugin.kernels.word_loops import inner_products
 from rerank_plugin.models.delta.config import DELTA_FEATURES, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
@@ -104,7 +104,7 @@ class FastDelta(FastPath[DeltaConfig]):
 
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         config, count = self.config, len(candidates)
-        features = alongside(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
+        features = run_in_helper(lambda: self.builder.features(terms, candidates), self.threads)  # [C, F]
         words = candidate_words(self.builder, candidates, self.workspace)
         ids = query.ids[query.mask].astype(np.int32)  # [m]
         sums = np.int32 if self.vectors.quantized else np.float64

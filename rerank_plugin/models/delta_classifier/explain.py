@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.attribution import Attribution
-from rerank_plugin.models.delta_classifier.model import DeltaClassifier, difference_rows, known_first
+from rerank_plugin.models.delta_classifier.model import DeltaClassifier, difference_rows, known_words_first
 from rerank_plugin.models.delta_stage import closest_words
 from rerank_plugin.models.integrated_gradients import in_double, of_words
 
@@ -15,7 +15,7 @@ def explain(model: DeltaClassifier, inputs: Inputs) -> Attribution:
     """The attribution of one document's score; inputs with B = 1."""
     model, inputs = in_double(model, inputs)
     rows, mask = difference_rows(model.vectors, inputs)  # [1, N, D + 2], [1, N]
-    order = known_first(inputs)[0][0]  # [N]
+    order = known_words_first(inputs)[0][0]  # [N]
 
     def score(words: Tensor, features: Tensor) -> Tensor:
         """words [S, N], features [S, F]."""

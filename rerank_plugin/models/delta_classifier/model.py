@@ -96,13 +96,13 @@ def difference_rows(vectors: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
         word d, without gaps, then zeros; and their mask, bool [B, N].
     """
     query_known = inputs.query_mask & (inputs.queries > 0)  # [B, M]
-    order, mask = known_first(inputs)  # [B, N] each
+    order, mask = known_words_first(inputs)  # [B, N] each
     ids = inputs.documents.gather(1, order)  # [B, N]
     matrix = delta_stage(vectors[ids], mask, vectors[inputs.queries], query_known)  # [B, N, D + 3]
     return matrix[..., :-1], mask & query_known.any(dim=1, keepdim=True)  # proximity is the last column
 
 
-def known_first(inputs: Inputs) -> tuple[Tensor, Tensor]:
+def known_words_first(inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Positions of document words, known words first, int64 [B, N]; and the mask of known words, bool [B, N]."""
     known = inputs.document_mask & (inputs.documents > 0)  # [B, N]
     order = torch.argsort(known.logical_not().to(torch.uint8), dim=1, stable=True)  # [B, N]

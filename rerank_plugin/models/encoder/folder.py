@@ -46,16 +46,16 @@ def minilm_folder() -> Path:
 
 def is_encoder(folder: Path) -> bool:
     """Whether a folder holds an encoder, or two."""
-    return all(_is_one(part) for part in parts_of(folder))
+    return all(_is_encoder(part) for part in parts_of(folder))
 
 
 def parts_of(folder: Path) -> list[Path]:
     """The folders of the encoders of queries and of documents, or the one of both."""
     parts = [Path(folder) / name for name in (QUERY, ARTICLE)]
-    return parts if all(map(_is_one, parts)) else [Path(folder)]
+    return parts if all(map(_is_encoder, parts)) else [Path(folder)]
 
 
-def _is_one(folder: Path) -> bool:
+def _is_encoder(folder: Path) -> bool:
     return (folder / MODULES_FILE).is_file() or is_encoder_folder(folder)
 
 
@@ -88,7 +88,7 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
     for pickled in folder.rglob("*.bin"):
         if not any((pickled.parent / name).is_file() for name in WEIGHTS):
             raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
-    if not _is_one(folder):
+    if not _is_encoder(folder):
         raise InputError(f"{folder} holds no {MODULES_FILE} and no {CONFIG_FILE} of an encoder")
     _check_kind(folder)
     safe = {"use_safetensors": True}

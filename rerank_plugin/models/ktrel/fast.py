@@ -88,16 +88,16 @@ class FusedEncoder:
             return np.zeros(dimension)
         embeddings = self.embeddings.take(ids)  # [m, D]
         if not self.has_layer:
-            return _brought_to(self.lengths, embeddings.astype(np.float64).sum(axis=0))
+            return _scaled_to(self.lengths, embeddings.astype(np.float64).sum(axis=0))
         widths = [dimension, *(len(bias) for _, bias in self.layers)]
         total = (count + 2 * ROWS) * (sum(widths) + dimension) + count
         scratch = self.workspace.array("scratch", (total,), np.float32)
         found = np.zeros(dimension)
         _encode(embeddings, self.heads, self.layers, self.norms, EPSILON, scratch, found)
-        return _brought_to(self.lengths, found)
+        return _scaled_to(self.lengths, found)
 
 
-def _brought_to(lengths: np.ndarray, vector: np.ndarray) -> np.ndarray:
+def _scaled_to(lengths: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """A vector float64 [D] scaled to the lengths [S, 1] in its equal spaces, like torch's ``normalize``."""
     parts = vector.reshape(len(lengths), -1)
     norms = np.sqrt(np.sum(parts * parts, axis=1, keepdims=True))  # [S, 1]

@@ -193,7 +193,7 @@ def lane_of_largest(builder, source):
 
 
 @code(NUMBER, NUMBER, types.intp, NUMBER)
-def sort_out(builder, source, rest, blocks, lanes):
+def merge_largest(builder, source, rest, blocks, lanes):
     """Merge the numbers of each lane in all blocks into ``lanes``, the lane's RANKS largest in descending order.
 
     ``lanes`` holds initial values. The numbers that are not among the largest go to ``rest``, which may be ``source``.
@@ -400,7 +400,7 @@ def _keep_largest(cells, windows, lowest, rest, lanes, signals, term, column, co
     lanes[:] = lowest
     source = cells.ctypes.data
     for rank in range(0, count if blocks else 0, RANKS):
-        sort_out(source, rest_at, blocks, lanes_at + rank * LANES * 4)
+        merge_largest(source, rest_at, blocks, lanes_at + rank * LANES * 4)
         source = rest_at
     for i in range(count):
         lane = lane_of_largest(lanes_at)

@@ -38,7 +38,7 @@ BATCH = 256  # documents encoded at once
 SMALLEST_SCALE = 1e-3  # of the largest score, to which differences are relative
 
 
-class Subject(NamedTuple):
+class MeasuredReranker(NamedTuple):
     """A reranker on its plain and fast path, or on the plain path alone if it has no other."""
 
     name: str
@@ -103,7 +103,7 @@ def opened(
     depth: int,
     options: rerankers.RerankerOptions,
     seed: int,
-) -> Iterator[Subject]:
+) -> Iterator[MeasuredReranker]:
     """Load a reranker on both of its paths and compare their scores, which also compiles the kernels.
 
     Args:
@@ -127,7 +127,7 @@ def opened(
         if _has_two_paths(paths[PLAIN], options):
             paths[FAST] = rerankers.load(loadable, forward, options)
         difference = largest_difference(paths, collection, depth)
-        yield Subject(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None, loadable)
+        yield MeasuredReranker(_label(spec), paths, difference, checkpoint if checkpoint.is_dir() else None, loadable)
 
 
 def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> Path:

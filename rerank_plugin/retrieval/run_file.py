@@ -27,11 +27,11 @@ class RunConfig:
     name: str = field(default="run", init=False)
     run: str
 
-    def open(self, index: Index) -> GivenRun:
-        return GivenRun(read_run(self.run), index.forward, self.run)
+    def open(self, index: Index) -> RunFile:
+        return RunFile(read_run(self.run), index.forward, self.run)
 
 
-class GivenRun:
+class RunFile:
     """Gives the documents of a run, with their scores and in their order; none for a query that the run lacks.
 
     Args:

@@ -18,7 +18,7 @@ from rerank_plugin.ranking.explanation import DocumentWord, Explanation
 REASONS = 3  # differences that the sentence names
 
 
-def rival_of(order: npt.NDArray[np.int64], place: int) -> int | None:
+def compared_place(order: npt.NDArray[np.int64], place: int) -> int | None:
     """The place of the candidate that a document is compared with; None if the document did not move.
 
     A document that moved up is compared with the document that it overtook of the best first-stage rank; a document
@@ -37,7 +37,7 @@ def rival_of(order: npt.NDArray[np.int64], place: int) -> int | None:
 
 
 def sentence(explanation: Explanation, rival: Explanation | None, first_stage: str) -> str:
-    """A document's ranks before and after, and the reasons; ``rival`` explains the document of `rival_of`."""
+    """A document's ranks before and after, and the reasons; ``rival`` explains the document of `compared_place`."""
     rank, before = explanation.rank, explanation.first_stage_rank
     if explanation.reranker is None:
         return f"{first_stage} has it at {rank}, and nothing re-ranks it."

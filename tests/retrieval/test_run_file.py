@@ -9,9 +9,9 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.ranking.pipeline import rank
-from rerank_plugin.retrieval.given_run import GivenRun
 from rerank_plugin.retrieval.judged import JudgedDocuments, JudgedOnly, judged_rows
 from rerank_plugin.retrieval.register import configure
+from rerank_plugin.retrieval.run_file import RunFile
 
 RUN = {
     "q1": (["MED-1", "b", "100", "x.2"], np.array([4.0, 3.0, 2.0, 1.0], np.float32)),
@@ -22,7 +22,7 @@ JUDGMENTS = {"q1": {"10": 0, "b": 2, "é": -1, "B": 0.5, "aa": 1, "nobody": 1}, 
 
 @pytest.fixture(scope="module")
 def given(index):
-    return GivenRun(RUN, index.forward, "some.run")
+    return RunFile(RUN, index.forward, "some.run")
 
 
 def test_candidates_of_a_run(given):
@@ -39,7 +39,7 @@ def test_a_run_of_another_collection_is_refused(given):
 
 
 def test_a_run_of_other_queries_is_refused(index):
-    given = GivenRun({query: RankedList(*ranked) for query, ranked in RUN.items()}, index.forward, "some.run")
+    given = RunFile({query: RankedList(*ranked) for query, ranked in RUN.items()}, index.forward, "some.run")
     searched = [Query("q2", "x"), Query("q3", "x")]
     assert given.below(searched, 3) == (1, 4) and given.below([], 3) == (0, 0)
     with pytest.raises(InputError, match=r"some.run: none of its 2 queries \(q1, ...\) is searched \(q3, ...\)"):

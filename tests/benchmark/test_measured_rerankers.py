@@ -7,10 +7,10 @@ import pytest
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.benchmark import subjects
+from rerank_plugin.benchmark import measured_rerankers
 from rerank_plugin.benchmark.collection import generated, with_candidates
+from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, opened, random_vectors
 from rerank_plugin.benchmark.rows import FAST, PLAIN
-from rerank_plugin.benchmark.subjects import check_spec, measured_by_default, opened, random_vectors
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.register import names
@@ -49,9 +49,12 @@ def test_random_vectors_are_of_the_frequent_words(collection, monkeypatch):
     frequency = collection.forward.document_frequency["text"]
     vectors = random_vectors(collection.forward, 0)
     assert len(vectors.vocabulary) == 1 + int((frequency > 1).sum())
-    assert vectors.matrix.shape == (len(vectors.vocabulary), subjects.DIMENSION) and vectors.matrix.dtype == np.float32
+    assert (
+        vectors.matrix.shape == (len(vectors.vocabulary), measured_rerankers.DIMENSION)
+        and vectors.matrix.dtype == np.float32
+    )
     assert (random_vectors(collection.forward, 0).matrix == vectors.matrix).all()
-    monkeypatch.setattr(subjects, "MOST_WORDS", 3)
+    monkeypatch.setattr(measured_rerankers, "MOST_WORDS", 3)
     most = set(random_vectors(collection.forward, 0).vocabulary.words[1:])
     terms = collection.forward.terms.take(np.argsort(-frequency.astype(int), kind="stable")[:3])
     assert most == set(terms)
