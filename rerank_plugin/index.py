@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import time
 from argparse import Namespace
@@ -18,6 +19,7 @@ from rerank_plugin.indexes.vector_store import DEPTH, ENCODER
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_pieces
 
 if TYPE_CHECKING:
+    from rerank_plugin.cluster.config import ClusterConfig
     from rerank_plugin.corpora import Problems
     from rerank_plugin.indexes.forward import ForwardIndex
     from rerank_plugin.retrieval.encoding import IndexEncoder
@@ -91,6 +93,11 @@ def _add_building_options(add: Callable[..., Any]) -> None:
     add("--analyzer", choices=("porter", "krovetz", "none", "whitespace"), help=analyzer)
     add("--language", metavar="CODE", help="language of the analyzer of --lucene, as zh or de (default: en)")
     add("--threads", type=int, help="threads of Lucene's indexing, and of encoding (default: one per core)")
+    cluster = (
+        "Ray cluster that builds --shards or encodes, with the index on a folder that its machines share: HOST:PORT, "
+        "auto (of this machine) or local (started here)"
+    )
+    add("--cluster", metavar="ADDRESS", help=cluster)
 
 
 def _add_encoding_options(group: Any) -> None:
@@ -108,6 +115,19 @@ def _add_encoding_options(group: Any) -> None:
     )
     add("--judged", action="append", default=[], metavar="QJ", help=judged)
     commandline.add_settings(group, ListsConfig)
+
+
+def _cluster(options: Namespace) -> ClusterConfig | None:
+    """The cluster that does the work, whose processes have the Java heap that the user set, or the usual one."""
+    from rerank_plugin.base.extras import require
+    from rerank_plugin.cluster.config import ClusterConfig
+    from rerank_plugin.java.jvm import OPTIONS
+
+    if not options.cluster:
+        return None
+    require("ray", "a cluster")
+    heaps = [option[4:] for option in os.environ.get(OPTIONS, "").split() if option.startswith("-Xmx")]
+    return ClusterConfig(options.cluster, heap=heaps[-1] if heaps else ClusterConfig.heap)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -129,6 +149,10 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--shards is for building an index of a corpus: give it with --corpus")
     if options.shards and options.knowledge:
         parser.error("--shards divides indexes without concepts: leave out --knowledge")
+    if options.cluster and not (options.shards or options.encode):
+        parser.error("--cluster divides the building of shards, or encoding: give it with --shards or --encode")
+    if options.cluster and options.encode and options.device != "cpu":
+        parser.error("--cluster encodes on CPUs: leave out --device")
     for name in ("title_field", "text_field", "analyzer", "language"):
         if getattr(options, name) and not options.lucene:
             parser.error(f"{commandline.flag(name)} is for an existing Lucene index: give it with --lucene")
@@ -196,6 +220,7 @@ def build(options: Namespace) -> None:
         source = shlex.join(options.corpus) if len(options.corpus) > 1 else options.corpus[0]
         shared["threads"] = options.threads
         if options.shards:
+            shared["config"] = _cluster(options)
             report = build_shards(corpus, options.index, source, problems, options.shards, **shared)
         else:
             report = build_index(corpus, options.index, source, problems, annotator=annotator, **shared)
@@ -296,7 +321,12 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     """Encode all documents, and print the time, the rate, the size, and the recall of searches."""
     documents, started = len(encoder.index), time.monotonic()
     encoding = _encoding_bars(encoder.index)["encoding"]
-    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads)
+    elsewhere = None
+    if (config := _cluster(options)) is not None:
+        from rerank_plugin.cluster.encoding import encode_on_cluster
+
+        elsewhere = encode_on_cluster(encoder, options.batch_size, config)
+    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads, elsewhere)
     seconds, store = time.monotonic() - started, encoder.store()
     assert store is not None, "it has just been written"
     rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"

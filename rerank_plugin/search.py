@@ -182,6 +182,9 @@ def _place(options: Namespace) -> str | Path:
 
 
 def _cluster(options: Namespace) -> ClusterConfig:
+    from rerank_plugin.base.extras import require
+
+    require("ray", "a cluster")
     return commandline.configured(ClusterConfig, options, address=options.cluster)
 
 

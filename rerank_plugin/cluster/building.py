@@ -14,8 +14,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.arrays import ArrayWriter, save_array
 from rerank_plugin.files.checksums import CHECKSUM
@@ -66,28 +68,38 @@ def build_shards(
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
+    config: ClusterConfig | None = None,
 ) -> BuildReport:
     """Build an index of shards; arguments as in :func:`~rerank_plugin.indexes.building.build_index`.
 
     Args:
         shards: their number, at most `MOST_SHARDS`.
         threads: of Lucene's indexing in all processes together; by default the number of CPU cores.
+        config: the cluster whose machines build the shards, all of which see ``folder``; None builds them here.
 
     Raises:
         InputError: as in ``build_index``; there are too many shards; a shard has no document; or a process died.
     """
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"{shards} shards: take 1 to {MOST_SHARDS}")
+    cores: Callable[[], int] = processors
+    build: Callable[[Path, dict[str, Any]], AbstractContextManager[Any]] = _ShardBuilder
+    if config is not None:
+        from rerank_plugin.cluster.connection import cluster_processors, connect
+        from rerank_plugin.cluster.remote_building import RemoteBuilder
+
+        connect(config.address)
+        cores, build = cluster_processors, partial(RemoteBuilder, config=config, lag=LAG)
     with replacing_folder(folder, INDEX, overwrite) as building:
         settings = {
             "source": source,
-            "threads": max(1, (threads or processors()) // shards),
+            "threads": max(1, (threads or cores()) // shards),
             "stemmer": tokenizer.settings.get("stemmer"),
         }
         folders = [building / shard_folder(number) for number in range(shards)]
         writer = _RowsWriter(building / FIRST.folder, shards)
         with ExitStack() as stack:
-            builders = [stack.enter_context(_ShardBuilder(path, settings)) for path in folders]
+            builders = [stack.enter_context(build(path, settings)) for path in folders]
             for batch, hashes in distinct_batches(progress(documents), problems):
                 numbers = writer.append(batch, hashes)
                 for number in np.unique(numbers).tolist():

@@ -42,6 +42,13 @@ def disconnect() -> None:
         ray.shutdown()
 
 
+def cluster_processors() -> int:
+    """The processors of the cluster; an `InputError` if it has none for tasks."""
+    if (processors := int(ray.cluster_resources().get("CPU", 0))) < 1:
+        raise InputError("the Ray cluster has no CPU for tasks: start it with --num-cpus")
+    return processors
+
+
 def environment(heap: str) -> dict[str, Any]:
     """Ray's ``runtime_env`` of processes whose Java has this heap, and else the options of this process's Java."""
     options = [option for option in os.environ.get(OPTIONS, "").split() if not option.startswith("-Xmx")]

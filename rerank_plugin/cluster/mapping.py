@@ -18,7 +18,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.cluster.config import ClusterConfig
-from rerank_plugin.cluster.connection import connect, environment
+from rerank_plugin.cluster.connection import cluster_processors, connect, environment
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,8 +40,7 @@ def cluster_map(open_work: Callable[[], Work[T, R]], chunks: Iterable[T], config
         InputError: there is no such cluster; the work raises one; or the processes of a chunk died again and again.
     """
     connect(config.address)
-    if (processors := int(ray.cluster_resources().get("CPU", 0))) < 1:
-        raise InputError(f"the cluster at '{config.address}' has no CPU for tasks: start Ray with --num-cpus")
+    processors = cluster_processors()
     task: Any = ray.remote(_done).options(
         num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD", runtime_env=environment(config.heap)
     )

@@ -117,7 +117,7 @@ class Pieces:
         Raises:
             InputError: a vector is not finite.
         """
-        self.keep_codes(rows, _quantized(self.index, rows, vectors, self.spaces))
+        self.keep_codes(rows, quantized_vectors(self.index, rows, vectors, self.spaces))
 
     def keep_codes(self, rows: np.ndarray, quantized: Codes) -> None:
         """Write the codes of a piece, atomically."""
@@ -167,7 +167,7 @@ def remove_left_pieces(index: ForwardIndex) -> None:
     remove_leftovers(stores)
 
 
-def _quantized(index: ForwardIndex, rows: np.ndarray, vectors: np.ndarray, spaces: Spaces) -> Codes:
+def quantized_vectors(index: ForwardIndex, rows: np.ndarray, vectors: np.ndarray, spaces: Spaces) -> Codes:
     """The codes of the vectors float32 [n, E] of documents; an `InputError` if a number of them is not finite."""
     if len(bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
         raise InputError(f"the vector of document {index.ids[int(rows[bad[0]])]} is not finite")
@@ -323,7 +323,7 @@ def append_to_store(
     for segment in chunks(np.arange(described["documents"], len(index)), SEGMENT):
         found, nearest = [], []
         for rows in chunks(segment, PIECE):
-            found.append(_quantized(index, rows, encode(rows), spaces))
+            found.append(quantized_vectors(index, rows, encode(rows), spaces))
             nearest.append(_nearest(found[-1], centroids, spaces, threads))
         together = Codes(*map(np.concatenate, zip(*found)))
         offsets, positions, order = _placed(np.concatenate(nearest), lists)

@@ -25,6 +25,7 @@ from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.indexes.vector_store_writer import ENCODED, ListsConfig, Pieces, write_store
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.kernels.parallel import available_threads
+from rerank_plugin.kernels.quantization import Codes
 from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 from rerank_plugin.models.register import MODELS
@@ -32,6 +33,9 @@ from rerank_plugin.models.register import MODELS
 PIECE = 16_384  # documents that are sorted by length, held in memory at once and kept when encoding is interrupted
 TEXT_PIECE = 256  # the same of a model that reads texts, which takes longer
 CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
+
+
+EncodedPiece = tuple[np.ndarray, Codes]  # rows int64 [n], and their codes
 
 
 def check_encodes(model: RankingModel) -> None:
@@ -54,6 +58,7 @@ def encode_index(
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
     lists: ListsConfig = ListsConfig(),
     threads: int | None = None,
+    elsewhere: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
 ) -> Path:
     """Encode all documents of the builder's index, and write the store of their vectors in the index folder.
 
@@ -66,6 +71,7 @@ def encode_index(
         overwrite: replace encodings of this index by the same weights.
         progress: wraps the documents, for a progress bar.
         threads: by default all available.
+        elsewhere: encodes pieces of rows int64 [n] by the same model in other processes, and gives them in their order.
 
     Returns:
         the folder of the store.
@@ -79,13 +85,23 @@ def encode_index(
     spaces = encoding_scorer(model, builder, 1).spaces
     pieces = Pieces(index, key, spaces, TEXT_PIECE if model.reads_texts else PIECE)
     check_free(encodings_folder(index, key), ENCODED, overwrite)
-    encode = document_encoder(model, builder, device, batch_size, threads)
     done = iter(progress(range(len(index))))
-    for rows in pieces:
-        if pieces.has(rows):
-            deque(islice(done, len(rows)), maxlen=0)
-        else:
+
+    def lacking() -> Iterator[np.ndarray]:
+        for rows in pieces:
+            if not pieces.has(rows):
+                yield rows
+            else:
+                deque(islice(done, len(rows)), maxlen=0)
+
+    if elsewhere is None:
+        encode = document_encoder(model, builder, device, batch_size, threads)
+        for rows in lacking():
             pieces.keep(rows, encode(rows, done))
+    else:
+        for rows, codes in elsewhere(lacking()):
+            pieces.keep_codes(rows, codes)
+            deque(islice(done, len(rows)), maxlen=0)
     next(done, None)  # ends the progress bar
     return write_store(pieces, {"model": model.name, **(description or {})}, lists, overwrite, threads)
 

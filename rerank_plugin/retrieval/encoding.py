@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, enc
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
+
+if TYPE_CHECKING:
+    from rerank_plugin.models.document_encodings import EncodedPiece
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +81,7 @@ class IndexEncoder:
         progress: Callable[[Iterable[int]], Iterable[int]] = iter,
         lists: ListsConfig = ListsConfig(),
         threads: int | None = None,
+        elsewhere: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
     ) -> Path:
         """Encode all documents, store the vectors, and return their folder.
 
@@ -87,6 +91,7 @@ class IndexEncoder:
             batch_size: documents encoded at once; None for the device's default.
             progress: wraps the iteration over the rows, for a progress bar.
             threads: None for all available.
+            elsewhere: encodes pieces of rows by this encoder in other processes, and gives them in their order.
 
         Raises:
             InputError: as :func:`rerank_plugin.models.document_encodings.encode_index`.
@@ -105,8 +110,9 @@ class IndexEncoder:
             if source is not None:
                 described = {"checkpoint": ENCODER, SOURCE: source, DRIFT: self._drift()}
             folder = encode_index(
-                self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads
-            )
+                self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads,
+                elsewhere,
+            )  # fmt: skip
             if source is not None:
                 shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
             if isinstance(self.index, ShardedForward):

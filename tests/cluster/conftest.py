@@ -12,13 +12,18 @@ from rerank_plugin.indexes.building import build_index
 SHARDS = 2
 
 
+def dated_documents():
+    """The documents of the sample, with dates to filter by."""
+    for number, document in enumerate(documents("sample")):
+        yield document._replace(metadata={"date": str(1990 + number % 30)})
+
+
 @pytest.fixture(scope="session")
 def twins(tmp_path_factory):
     """The folders of a single index and of an index of shards of the sample."""
     folder = tmp_path_factory.mktemp("twins")
-    dated = [document._replace(metadata={"date": str(1990 + n % 30)}) for n, document in enumerate(documents("sample"))]
-    build_index(dated, folder / "single", "sample", Problems())
-    build_shards(dated, folder / "sharded", "sample", Problems(), SHARDS)
+    build_index(dated_documents(), folder / "single", "sample", Problems())
+    build_shards(dated_documents(), folder / "sharded", "sample", Problems(), SHARDS)
     for name in ("single", "sharded"):
         index(["--encode", "ktrel", "--index", str(folder / name)])
     return folder / "single", folder / "sharded"

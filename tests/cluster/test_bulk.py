@@ -1,13 +1,18 @@
 """Work that is not a query on a Ray cluster: results are those of the same command in one process."""
 
 import os
+import signal
 from functools import partial
 
 import pytest
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.index import main as index
 from rerank_plugin.search import main as search
+from tests.cluster.conftest import SHARDS, dated_documents
 
 
 @pytest.fixture
@@ -77,3 +82,45 @@ def test_a_machine_with_other_files_is_refused(twins, tmp_path):
         opening(build="other", contents={})
     with pytest.raises(InputError, match=r"a\.run is missing or differs: copy it to the same path, with its times"):
         opening(build="", contents={str(tmp_path / "a.run"): "0"})
+
+
+def arrays_of(folder):
+    """The contents of all arrays of an index by their paths; other files tell one build from another."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.npy")}
+
+
+def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("RERANK_PLUGIN_JVM_OPTIONS", "-Xmx256m")
+    build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, config=config)
+    index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
+    found, expected = arrays_of(tmp_path / "index"), arrays_of(twins[1])
+    assert found.keys() == expected.keys() and len(found) > 50
+    assert {name for name in found if found[name] != expected[name]} == set()
+
+
+def test_a_builder_that_dies_or_sees_no_folder_is_named_and_nothing_is_left(config, tmp_path, monkeypatch):
+    import ray
+
+    from rerank_plugin.cluster import remote_building
+
+    builders = []
+
+    class Builder(remote_building.RemoteBuilder):
+        def __enter__(self):
+            builders.append(self)
+            return self
+
+    def documents():
+        for number in range(9000):
+            if number == 4000:
+                victim = ray.get(builders[1].actor.__ray_call__.remote(lambda _: os.getpid()))
+                os.kill(victim, signal.SIGKILL)
+            yield Document(str(number), "title", "text")
+
+    monkeypatch.setattr(remote_building, "RemoteBuilder", Builder)
+    with pytest.raises(InputError, match=r"the process that builds 001 of the shards ended \(.*nothing was written"):
+        build_shards(documents(), tmp_path / "index", "source", Problems(), 2, config=config)
+    assert not list(tmp_path.iterdir())
+    with remote_building.RemoteBuilder(tmp_path / "elsewhere/shards/000", {}, config, lag=0) as builder:
+        with pytest.raises(InputError, match=r"^machine .* does not see .*/elsewhere: build on a folder that all"):
+            builder.add([])
