@@ -23,7 +23,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
-from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question
 from rerank_plugin.indexes.sharding import Generation
@@ -35,7 +35,6 @@ OPENING = 120.0  # seconds in which a shard has to open
 PING = 0.1  # seconds between two pings of a process that does not answer
 REFUSED = 2.0  # the same of one that cannot open its shard
 TIMES = 10_000  # questions whose times are kept
-AT_ONCE = 8  # questions that a process answers at the same time
 
 
 class Opening(NamedTuple):

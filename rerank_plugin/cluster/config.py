@@ -15,6 +15,7 @@ from rerank_plugin.base.settings import setting
 
 SCHEME = "ray"
 MOST_REPLICAS = 8
+AT_ONCE = 8  # questions that a process of a shard answers at the same time
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,290 @@
+"""The parts of searches of an index of shards: what each shard, the coordinator and Ray take for a query.
+
+Shards are opened in this process and asked one after the other, so that none waits for another's core. Times are those
+of the processor, whatever else the machine does: :mod:`~rerank_plugin.benchmark.cluster_simulation` adds the waiting.
+Each query is searched once before it is measured, so words, pages and kernels are those of a running service.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.progress import progress
+from rerank_plugin.base.records import Query
+from rerank_plugin.benchmark import machine
+from rerank_plugin.cluster.index import ClusterIndex, Question
+from rerank_plugin.cluster.shard import ScoredPart, Shard
+from rerank_plugin.files.outputs import FileKind, beginning, replacing
+from rerank_plugin.indexes.index_folder import ENCODINGS, Index
+from rerank_plugin.indexes.sharding import SHARDS
+from rerank_plugin.indexes.vector_store import DESCRIPTION_FILE
+from rerank_plugin.ranking.searcher import Searcher
+
+PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
+VERSION = 1
+HITS = 10  # whose titles are fetched
+NOTHING = ("opened",)  # a question that takes a shard no time
+QUESTIONS = 300  # without work, for each number of shards
+STORED = (".fdt", ".tvd")  # ends of Lucene's files that only documents are read from, not searches
+
+
+@dataclass(frozen=True)
+class Round:
+    """A question to several shards at once, and the coordinator's work before it. Times are seconds of a processor.
+
+    Attributes:
+        coordinator: what it computes before the question, with the question's bytes and the answers'.
+        method: of `Shard`.
+        seconds: of each shard that was asked.
+        rows: documents that each was asked about; empty if all shards get the same question, of their whole index.
+        sent, received: bytes of a question and of an answer, in the mean of the shards.
+    """
+
+    coordinator: float
+    method: str
+    seconds: list[float]
+    rows: list[int]
+    sent: float
+    received: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """The rounds of a query, and the coordinator's seconds after the last."""
+
+    rounds: list[Round]
+    after: float
+
+
+@dataclass(frozen=True)
+class MeasuredIndex:
+    """An index whose searches were measured.
+
+    Attributes:
+        lists, probes: inverted lists of its vectors, and how many are read; 0 without vectors.
+        searched_bytes: of all files of the shards that searches read, without stored texts.
+        pipelines: by name, the searches of the same queries in the same order.
+    """
+
+    name: str
+    documents: int
+    shards: int
+    lists: int
+    probes: int
+    searched_bytes: int
+    pipelines: dict[str, list[Search]]
+
+
+@dataclass(frozen=True)
+class Transport:
+    """What Ray takes for a question without work.
+
+    Attributes:
+        round_seconds, shard_seconds: of the coordinator's processor: for a round, and for each shard that is asked.
+        answer_seconds: of the processor of a shard.
+        waiting: seconds of a question to one shard beyond the seconds of both processors.
+        memory_mb: of the process of a shard, without mapped files.
+        heap: of its Java.
+    """
+
+    round_seconds: float
+    shard_seconds: float
+    answer_seconds: float
+    waiting: float
+    memory_mb: float
+    heap: str
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that was measured, on one machine."""
+
+    machine: str
+    transport: Transport
+    indexes: list[MeasuredIndex]
+
+    def save(self, path: Path, overwrite: bool = False) -> None:
+        with replacing(path, PARTS, overwrite) as file:
+            file.write(json.dumps({"parts": VERSION, **asdict(self)}, default=float).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Parts:
+        """The parts that `save` wrote; an `InputError` if there are none."""
+        try:
+            found = json.loads(path.read_bytes())
+            if found["parts"] != VERSION:
+                raise ValueError(f"version {found['parts']}, expected {VERSION}")
+            indexes = [
+                MeasuredIndex(**{**each, "pipelines": _searches(each["pipelines"])}) for each in found["indexes"]
+            ]
+            return cls(found["machine"], Transport(**found["transport"]), indexes)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is no file of measured parts ({error}): measure them with --measure") from None
+
+
+def _searches(pipelines: Mapping[str, Any]) -> dict[str, list[Search]]:
+    return {
+        name: [Search([Round(**each) for each in search["rounds"]], search["after"]) for search in searches]
+        for name, searches in pipelines.items()
+    }
+
+
+class TimedShards:
+    """Shards in this process, asked one after the other through copies of questions and answers, as over a network.
+
+    Attributes:
+        rounds: since the last `restart`.
+    """
+
+    def __init__(self, folders: Sequence[Path], generation: str):
+        self.shards = [Shard(folder, generation) for folder in folders]
+        self.restart()
+
+    def restart(self) -> None:
+        self.rounds: list[Round] = []
+        self.last = time.thread_time()  # when the coordinator began to compute
+
+    def ask(self, questions: Mapping[int, Question]) -> dict[int, Any]:
+        if not questions:
+            return {}
+        coordinator, answers = time.thread_time() - self.last, {}
+        seconds, sizes = [], []
+        for number, question in questions.items():
+            started = time.thread_time()
+            asked = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+            at_shard = time.thread_time()
+            answer = pickle.dumps(self.shards[number].ask(*pickle.loads(asked)), pickle.HIGHEST_PROTOCOL)
+            done = time.thread_time()
+            answers[number] = pickle.loads(answer)
+            seconds.append(done - at_shard)
+            sizes.append((len(asked), len(answer)))
+            coordinator += at_shard - started + time.thread_time() - done
+        first = next(iter(questions.values()))
+        rows = [_rows_asked(question) for question in questions.values()]
+        if not any(rows) and len(questions) == len(self.shards):
+            rows = []
+        self.rounds.append(Round(coordinator, first[0], seconds, rows, *np.mean(sizes, axis=0).tolist()))
+        self.last = time.thread_time()
+        return answers
+
+    def remember(self, question: Question) -> None:
+        """Nothing: no shard here is started anew."""
+
+    def close(self) -> None:
+        for shard in self.shards:
+            shard.index.close()
+
+
+def _rows_asked(question: Question) -> int:
+    """The number of documents that a question is about; 0 if it is about the whole shard."""
+    about = question[-1] if len(question) > 1 else ()
+    if isinstance(about, np.ndarray):
+        return len(about)
+    return sum(len(part.rows) for part in about if isinstance(part, ScoredPart)) if isinstance(about, list) else 0
+
+
+def opened_pipeline(index: Index, pipeline: str, depth: int) -> Searcher:
+    """``FIRST_STAGE[,RERANKER...]`` over an index, with one thread for its loops."""
+    stage, *specs = pipeline.split(",")
+    return Searcher(index, specs or None, first_stage=stage, depth=depth)
+
+
+def measured_index(
+    folder: Path, queries: Sequence[Query], pipelines: Sequence[str], depth: int, rounds: int
+) -> MeasuredIndex:
+    """Measure an index of shards.
+
+    Args:
+        pipelines: as in `opened_pipeline`.
+        rounds: times that each query is measured.
+
+    Raises:
+        InputError: it is no index of shards, or a pipeline cannot be opened on a cluster.
+    """
+    timed: list[TimedShards] = []
+
+    def connect(folders: Sequence[Path], generation: str) -> TimedShards:
+        timed.append(TimedShards(folders, generation))
+        return timed[0]
+
+    with closing(ClusterIndex(folder, connect)) as index:
+        shards = timed[0]
+        searches = {}
+        for pipeline in pipelines:
+            searcher = opened_pipeline(index, pipeline, depth)
+            for query in queries:
+                searcher.search(query.text, HITS)
+            searches[pipeline] = list(_measured(shards, searcher, queries, rounds, pipeline))
+        stores = [json.loads(path.read_bytes()) for path in (folder / ENCODINGS).rglob(DESCRIPTION_FILE)]
+        lists, probes = max(((store["lists"], store["probes"]) for store in stores), default=(0, 0))
+        return MeasuredIndex(
+            str(folder), len(index), len(shards.shards), lists, probes, searched_bytes(index), searches
+        )
+
+
+def _measured(
+    shards: TimedShards, searcher: Searcher, queries: Sequence[Query], rounds: int, name: str
+) -> Iterator[Search]:
+    repeated = [query for _ in range(rounds) for query in queries]
+    for query in progress(repeated, f"measuring {name}", "queries", total=len(repeated)):
+        shards.restart()
+        searcher.search(query.text, HITS)
+        yield Search(list(shards.rounds), time.thread_time() - shards.last)
+
+
+def searched_bytes(index: ClusterIndex) -> int:
+    """The bytes of the files of all shards that searches read."""
+    files = (path for name in index.description[SHARDS] for path in (index.folder / name).rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in files if path.suffix not in STORED)
+
+
+def measured_transport(index: Index, questions: int = QUESTIONS) -> Transport:
+    """Ask the shards of an index on Ray, after some searches, questions without work.
+
+    Raises:
+        InputError: a shard does not answer.
+    """
+    import ray
+
+    assert isinstance(index, ClusterIndex)
+    shards: Any = index.answering
+    counts = range(1, len(shards.actors) + 1)
+
+    def processor_seconds(number: int) -> float:
+        return ray.get(shards.actors[number][0].__ray_call__.remote(lambda _: time.process_time()))
+
+    def ask(count: int) -> float:
+        started = time.perf_counter()
+        shards.ask(dict.fromkeys(range(count), NOTHING))
+        return time.perf_counter() - started
+
+    own, waited = [], []
+    for count in counts:
+        [ask(count) for _ in range(questions // 10)]
+        before, of_shard = time.process_time(), processor_seconds(0)
+        waited.append(np.median([ask(count) for _ in range(questions)]))
+        own.append((time.process_time() - before) / questions)
+        answering = (processor_seconds(0) - of_shard) / questions
+    slope, start = np.polyfit(counts, own, 1) if len(own) > 1 else (own[0], 0.0)
+    resident = [ray.get(replicas[0].__ray_call__.remote(lambda _: anonymous_bytes())) for replicas in shards.actors]
+    return Transport(
+        max(float(start), 0.0), max(float(slope), 0.0), answering,
+        max(float(waited[0]) - own[0] - answering, 0.0), max(resident) / machine.MEGABYTE, shards.config.heap,
+    )  # fmt: skip
+
+
+def anonymous_bytes() -> int:
+    """Memory of this process without mapped files; 0 where the system does not tell."""
+    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="utf-8") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon:"))
+    return 0

@@ -1,0 +1,258 @@
+"""Plans of clusters by simulation, and the check of the simulation on Ray on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
+from rerank_plugin.base.settings import setting
+from rerank_plugin.benchmark import machine
+from rerank_plugin.benchmark.cluster_parts import HITS, Parts, measured_index, measured_transport, opened_pipeline
+from rerank_plugin.benchmark.cluster_simulation import Cluster, Simulated, Size, simulate
+from rerank_plugin.benchmark.rows import number
+from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.cluster.opening import open_index
+from rerank_plugin.corpora import queries
+from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.kernels.parallel import processors
+from rerank_plugin.ranking.searcher import Searcher
+
+PIPELINES = ("bm25", "bm25,delta", "hybrid")
+PERCENTILES = (50, 99, 99.9)
+WARM = 20  # searches before Ray's parts are measured
+CLIENTS = 64  # queries of a check at the same time
+SIMULATED = 20_000  # queries of a check
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class MeasuringConfig:
+    """How the parts are measured, and how a cluster on this machine is checked."""
+
+    sample: int = setting(100, "queries of each --queries to measure with, at most", metavar="N")
+    rounds: int = setting(2, "times that each query is measured", metavar="N")
+    heap: str = setting("512m", "Java's heap in the process of each shard", option="shard_heap", metavar="SIZE")
+    check_seconds: float = setting(15.0, "seconds of each rate of a check", metavar="S")
+    depth: int = 500
+    seed: int = 42
+
+
+@dataclass(frozen=True)
+class PlanConfig:
+    """A cluster that is not there."""
+
+    shard_documents: int = setting(5_000_000, "documents of a shard", metavar="N")
+    cores: int = setting(8, "cores of a machine", metavar="N")
+    memory: float = setting(64.0, "memory of a machine, GB", metavar="GB")
+    replicas: int = setting(1, "processes for each shard, on different machines", metavar="N")
+    hedge: float = setting(0.2, "seconds after which a second replica is asked", metavar="S")
+    coordinators: int = setting(1, "processes that take queries, each on a core of further machines", metavar="N")
+    network_ms: float = setting(0.2, "round trip between machines, milliseconds", metavar="MS")
+    gigabits: float = setting(10.0, "bandwidth of a coordinator's network, Gbit/s", metavar="N")
+    slow: int = setting(0, "processes that are slow", metavar="N")
+    slowness: float = setting(10.0, "how many times as slow they are", metavar="F")
+    dead: int = setting(0, "processes that are dead all the time", metavar="N")
+    price: float | None = setting(None, "price of a machine for an hour, in any currency", metavar="P", type=float)
+    simulated: int = setting(5000, "queries of a simulation", metavar="N")
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        counts = self.shard_documents, self.cores, self.replicas, self.coordinators, self.simulated
+        if min(counts) < 1 or min(self.slow, self.dead, self.hedge, self.network_ms, self.price or 0) < 0:
+            raise InputError(
+                "a cluster has a document, core, replica, coordinator and query at least, and no number below 0"
+            )
+        if min(self.memory, self.gigabits) <= 0 or self.slowness < 1:
+            raise InputError(
+                "memory and bandwidth of a machine must be above 0, and slow processes at least once as slow"
+            )
+
+
+def sampled(specs: Sequence[str], sample: int) -> Iterator[Query]:
+    """Queries spread evenly over those of each source."""
+    for spec in specs:
+        found = list(queries(spec))
+        if not found:
+            raise InputError(f"{spec}: there are no queries to measure with")
+        yield from (found[place] for place in np.unique(np.linspace(0, len(found) - 1, sample).astype(int)))
+
+
+def measure(
+    folders: Sequence[Path], sampled: Sequence[Query], pipelines: Sequence[str], config: MeasuringConfig
+) -> Parts:
+    """Measure the parts of pipelines on indexes of shards, and those of Ray on the one with most shards.
+
+    Raises:
+        InputError: a folder is no index of shards, or a cluster cannot compute a pipeline.
+    """
+    indexes = [measured_index(folder, sampled, pipelines, config.depth, config.rounds) for folder in folders]
+    most = max(indexes, key=lambda index: index.shards)
+    with closing(open_index(ClusterConfig("local", heap=config.heap).url(most.name))) as index:
+        for pipeline in pipelines:
+            searcher = opened_pipeline(index, pipeline, config.depth)
+            for query in sampled[:WARM]:
+                searcher.search(query.text, HITS)
+        transport = measured_transport(index)
+    return Parts(machine.describe(1, "cpu"), transport, indexes)
+
+
+def checked(
+    parts: Parts, folders: Sequence[Path], sampled: Sequence[Query], pipelines: Sequence[str], rates: Sequence[float],
+    config: MeasuringConfig,
+) -> list[list[str]]:  # fmt: skip
+    """Latencies on Ray on this machine beside those of the simulation, as a table.
+
+    Args:
+        rates: queries a second; 0 for one after the other.
+
+    Raises:
+        InputError: an index or a pipeline was not measured, or cannot be opened.
+    """
+    rows = [["documents / shards", "search", "queries a second"]]
+    rows[0] += [f"{name} {which}" for name in ("median", "p99") for which in ("measured", "simulated", "error")]
+    for folder in folders:
+        measured = next((each for each in parts.indexes if each.name == str(folder)), None)
+        if measured is None:
+            raise InputError(f"{folder} was not measured: give --measure with --check")
+        size = Size.of(measured)
+        cluster = Cluster(size, measured.shards, processors(), together=True)
+        with closing(open_index(ClusterConfig("local", heap=config.heap).url(folder))) as index:
+            for pipeline in pipelines:
+                searcher = opened_pipeline(index, pipeline, config.depth)
+                for query in sampled:  # each once, as before the parts were measured
+                    searcher.search(query.text, HITS)
+                for rate in rates:
+                    taken = _loaded(searcher, sampled, rate, config)
+                    simulated = simulate(parts, pipeline, cluster, rate, SIMULATED, config.seed)
+                    rows.append(
+                        [f"{size.documents:,} / {size.shards}", pipeline, _rate(rate), *_beside(taken, simulated)]
+                    )
+    return rows
+
+
+def _beside(taken: np.ndarray, simulated: Simulated) -> list[str]:
+    """Median and p99: measured, simulated, and the error of the simulation."""
+    cells = []
+    for percent in PERCENTILES[:2]:
+        found = 1000 * float(np.percentile(taken, percent))
+        if simulated.failed:
+            cells += [number(found), simulated.failed, ""]
+            continue
+        expected = 1000 * float(np.percentile(simulated.seconds, percent))
+        cells += [number(found), number(expected), f"{100 * (expected / found - 1):+.0f}%"]
+    return cells
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:g}" if rate else "one by one"
+
+
+def _loaded(searcher: Searcher, sampled: Sequence[Query], rate: float, config: MeasuringConfig) -> np.ndarray:
+    """Latencies of queries at random times, counted from when they are due; at rate 0 one after the other."""
+    random, taken = np.random.default_rng(config.seed), list[float]()
+
+    def search(due: float, query: Query) -> None:
+        searcher.search(query.text, HITS)
+        taken.append(time.perf_counter() - due)
+
+    end = time.perf_counter() + config.check_seconds
+    if not rate:
+        while (now := time.perf_counter()) < end:
+            search(now, sampled[int(random.integers(len(sampled)))])
+        return np.array(taken)
+    waits = random.exponential(1 / rate, max(1, round(rate * config.check_seconds)))
+    with ThreadPoolExecutor(CLIENTS) as executor:
+        running = []
+        for due in time.perf_counter() + np.cumsum(waits):
+            if (wait := due - time.perf_counter()) > 0:
+                time.sleep(wait)
+            running.append(executor.submit(search, due, sampled[int(random.integers(len(sampled)))]))
+        for each in running:
+            each.result()
+    return np.array(taken)
+
+
+class Needed(NamedTuple):
+    """What the shards of a cluster need."""
+
+    shards: int
+    memory: float  # GB of a process, with the files that it searches
+    processes: int  # on a machine
+
+
+def _needed(parts: Parts, documents: int, config: PlanConfig) -> Needed:
+    """Shards, and how many processes fit into the memory and the cores of a machine.
+
+    Raises:
+        InputError: a machine has not enough memory for a shard.
+    """
+    largest = max(parts.indexes, key=lambda index: index.documents)
+    shards = max(1, round(documents / config.shard_documents))
+    memory = parts.transport.memory_mb * machine.MEGABYTE
+    memory += largest.searched_bytes / largest.documents * documents / shards
+    fit = int(config.memory * GIGA // memory)
+    if not fit:
+        raise InputError(
+            f"a shard of {documents // shards:,} documents takes {memory / GIGA:.1f} GB, and a machine has "
+            f"{config.memory:g}: take fewer documents for each shard, or more memory"
+        )
+    return Needed(shards, memory / GIGA, min(fit, config.cores, shards))
+
+
+def planned(
+    parts: Parts, pipelines: Sequence[str], documents: Sequence[int], rates: Sequence[float], config: PlanConfig
+) -> list[list[str]]:
+    """The clusters for numbers of documents, their latencies and their cost, as a table.
+
+    Raises:
+        InputError: a pipeline was not measured, or a machine has not enough memory for a shard.
+    """
+    unit = "machine-hours" if config.price is None else "cost"
+    header = [
+        "search",
+        "documents",
+        "shards",
+        "GB each",
+        "a machine",
+        "machines",
+        "queries a second",
+        "median ms",
+        "p99",
+    ]
+    rows = [[*header, "p99.9", "cores busy", "busiest", "coordinators busy", f"{unit} for a million queries"]]
+    for pipeline in pipelines:
+        for number_of in documents:
+            needed = _needed(parts, number_of, config)
+            size = Size(number_of, needed.shards, *ListsConfig().sizes(number_of))
+            cluster = Cluster(
+                size, needed.processes, config.cores, config.replicas, config.hedge, config.coordinators, False,
+                config.network_ms / 1000, config.gigabits * GIGA / 8, config.slow, config.slowness, config.dead,
+            )  # fmt: skip
+            machines = cluster.machines + -(-config.coordinators // config.cores)
+            for rate in rates:
+                simulated = simulate(parts, pipeline, cluster, rate, config.simulated, config.seed)
+                cost = machines * 1e6 / rate / 3600 * (config.price or 1.0) if rate else 0.0
+                loads = [f"{100 * load:.0f}%" for load in simulated.busy]
+                rows.append(
+                    [
+                        pipeline, f"{number_of:,}", f"{needed.shards:,}", f"{needed.memory:.1f}", f"{needed.processes}",
+                        f"{machines:,}", _rate(rate), *_latencies(simulated), *loads,
+                        number(cost) if cost and not simulated.failed else "",
+                    ]
+                )  # fmt: skip
+    return rows
+
+
+def _latencies(simulated: Simulated) -> list[str]:
+    if simulated.failed:
+        return [simulated.failed, "", ""]
+    return [number(1000 * float(np.percentile(simulated.seconds, percent))) for percent in PERCENTILES]
