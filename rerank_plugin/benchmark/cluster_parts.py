@@ -26,7 +26,7 @@ from rerank_plugin.cluster.index import ClusterIndex, Question
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.index_folder import ENCODINGS, Index
-from rerank_plugin.indexes.sharding import SHARDS
+from rerank_plugin.indexes.sharding import SHARDS, Generation
 from rerank_plugin.indexes.vector_store import DESCRIPTION_FILE
 from rerank_plugin.ranking.searcher import Searcher
 
@@ -146,7 +146,7 @@ class TimedShards:
         rounds: since the last `restart`.
     """
 
-    def __init__(self, folders: Sequence[Path], generation: str):
+    def __init__(self, folders: Sequence[Path], generation: Generation):
         self.shards = [Shard(folder, generation) for folder in folders]
         self.restart()
 
@@ -182,7 +182,7 @@ class TimedShards:
 
     def close(self) -> None:
         for shard in self.shards:
-            shard.index.close()
+            shard.close()
 
 
 def _rows_asked(question: Question) -> int:
@@ -213,7 +213,7 @@ def measured_index(
     """
     timed: list[TimedShards] = []
 
-    def connect(folders: Sequence[Path], generation: str) -> TimedShards:
+    def connect(folders: Sequence[Path], generation: Generation) -> TimedShards:
         timed.append(TimedShards(folders, generation))
         return timed[0]
 
@@ -244,8 +244,8 @@ def _measured(
 
 def searched_bytes(index: ClusterIndex) -> int:
     """The bytes of the files of all shards that searches read."""
-    files = (path for name in index.description[SHARDS] for path in (index.folder / name).rglob("*") if path.is_file())
-    return sum(path.stat().st_size for path in files if path.suffix not in STORED)
+    files = (path for part in index.description[SHARDS] for path in (index.folder / part["path"]).rglob("*"))
+    return sum(path.stat().st_size for path in files if path.is_file() and path.suffix not in STORED)
 
 
 def measured_transport(index: Index, questions: int = QUESTIONS) -> Transport:

@@ -22,7 +22,7 @@ from rerank_plugin.benchmark.rows import number
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
-from rerank_plugin.indexes.vector_store import ListsConfig
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.ranking.searcher import Searcher
 
@@ -41,6 +41,7 @@ class MeasuringConfig:
     sample: int = setting(100, "queries of each --queries to measure with, at most", metavar="N")
     rounds: int = setting(2, "times that each query is measured", metavar="N")
     heap: str = setting("512m", "Java's heap in the process of each shard", option="shard_heap", metavar="SIZE")
+    cluster: str = setting("local", "Ray cluster to measure Ray on: HOST:PORT, auto, or local to start one here")
     check_seconds: float = setting(15.0, "seconds of each rate of a check", metavar="S")
     depth: int = 500
     seed: int = 42
@@ -96,7 +97,7 @@ def measure(
     """
     indexes = [measured_index(folder, sampled, pipelines, config.depth, config.rounds) for folder in folders]
     most = max(indexes, key=lambda index: index.shards)
-    with closing(open_index(ClusterConfig("local", heap=config.heap).url(most.name))) as index:
+    with closing(open_index(ClusterConfig(config.cluster, heap=config.heap).url(most.name))) as index:
         for pipeline in pipelines:
             searcher = opened_pipeline(index, pipeline, config.depth)
             for query in sampled[:WARM]:
@@ -125,7 +126,7 @@ def checked(
             raise InputError(f"{folder} was not measured: give --measure with --check")
         size = Size.of(measured)
         cluster = Cluster(size, measured.shards, processors(), together=True)
-        with closing(open_index(ClusterConfig("local", heap=config.heap).url(folder))) as index:
+        with closing(open_index(ClusterConfig(config.cluster, heap=config.heap).url(folder))) as index:
             for pipeline in pipelines:
                 searcher = opened_pipeline(index, pipeline, config.depth)
                 for query in sampled:  # each once, as before the parts were measured
