@@ -69,7 +69,7 @@ def resolve_corpora(specs: Iterable[str | os.PathLike[str]]) -> list[Files | Dat
         InputError: a spec names nothing.
     """
     resolved: list[Files | Dataset] = []
-    for spec in map(os.fspath, specs):
+    for spec in [os.fspath(spec) for spec in specs]:
         if glob.has_magic(spec) and not os.path.exists(spec):
             paths = sorted(glob.glob(spec, recursive=True))
             if not paths:

@@ -57,7 +57,7 @@ class _Cache(FunctionCache):
 
     def __init__(self, kernel: Callable):
         super().__init__(kernel)
-        files: Any = self._cache_file  # of numba, which declares no type
+        files: Any = self._cache_file  # type: ignore[has-type]  # of numba, which declares none
         self._cache_file = _CheckedFiles(files._cache_path, self._impl.filename_base, files._source_stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -24,6 +24,7 @@ from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.indexes.vector_store_writer import ENCODED, ListsConfig, Pieces, write_store
 from rerank_plugin.inputs.builder import InputBuilder
+from rerank_plugin.inputs.stored_texts import TextBuilder
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes
 from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
@@ -174,6 +175,7 @@ def encode_batch(
         # Tensor cores round a convolution's inputs to ten bits: scores would differ in the third digit.
         with torch.backends.cudnn.flags(allow_tf32=False):
             if model.reads_texts:
+                assert isinstance(builder, TextBuilder), "the model's own"
                 return model.encode_texts(builder.stored(rows))
             return model.encode_documents(*_words(builder, rows, longest, device)).float().cpu().numpy()
     except torch.OutOfMemoryError:
@@ -184,7 +186,7 @@ def _words(builder: InputBuilder, rows: np.ndarray, longest: int, device: str) -
     """The words of documents, int64 and bool [B, longest], and their concepts, if the model reads them."""
     words = builder.documents(Candidates(builder.index, rows, np.zeros(len(rows), np.float32)))
     parts = [words.ids[:, :longest], words.mask[:, :longest]]
-    if words.concepts is not None:
+    if words.concepts is not None and words.concept_mask is not None:
         most = max(1, int(words.concept_mask.sum(axis=1).max()))
         parts += [words.concepts[:, :most], words.concept_mask[:, :most]]
     return [torch.from_numpy(part.copy()).to(device) for part in parts]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
+
+if TYPE_CHECKING:
+    from rerank_plugin.inputs.vector_features import VectorFeatures
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +112,8 @@ class HybridStage:
         by_adapted = _adapted(index, config.device) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
         self.dense = by_adapted or DenseConfig(config.encoder, device=config.device).open(index)
-        self.words, self.matches, self.weights = LuceneConfig().open(index), None, config.weights(adapted)
+        self.words, self.weights = LuceneConfig().open(index), config.weights(adapted)
+        self.matches: VectorFeatures | None = None
         if adapted:
             from rerank_plugin.inputs.vector_features import VectorFeatures
 
@@ -134,7 +139,7 @@ class HybridStage:
         near = self.dense.nearest(encoded, DEPTH, best.rows, config.feedback_weight, words[0].rows)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
         if self.matches is not None:
-            fused = self._with_matches(query, fused)
+            fused = self._with_matches(self.matches, query, fused)
         encodings = self.dense.store.decode(fused.rows[: config.regularized])
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
         return Candidates(self.forward, fused.rows, scores).best(depth)
@@ -142,12 +147,12 @@ class HybridStage:
     def lacking_words(self, query: Query) -> list[str]:
         return self.dense.lacking_words(query)
 
-    def _with_matches(self, query: Query, fused: Candidates) -> Candidates:
+    def _with_matches(self, features: VectorFeatures, query: Query, fused: Candidates) -> Candidates:
         """The best fused documents with the matches of the query's words, brought to [0, 1], added to their scores."""
         builder, best = self.dense.encoder.reranker.builder, fused.best(MATCHED)
         scores = fused.first_stage_scores.copy()
         if len(best):
-            matches = self.matches(builder, builder.query(self.forward.query(query.text)), best)[:, 0]
+            matches = features(builder, builder.query(self.forward.query(query.text)), best)[:, 0]
             scores[: len(best)] += np.float32(MATCHES) * min_max(matches).astype(np.float32)
         return Candidates(self.forward, fused.rows, scores).best()
 
@@ -158,7 +163,7 @@ def _adapted(index, device: str) -> DenseStage | None:
     if not folder.is_dir():
         return None
     try:
-        return DenseConfig(folder, device=device).open(index)
+        return DenseConfig(str(folder), device=device).open(index)
     except InputError as error:
         command = encode_command(index, ENCODER)
         log.warning(

@@ -35,8 +35,8 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.judged_queries import JUDGED, JudgedQueries, judged_folder, read_judged
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
-from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.hybrid import HYBRID
+from rerank_plugin.retrieval.dense import DenseStage, QueryEncoder
+from rerank_plugin.retrieval.hybrid import HYBRID, HybridStage
 from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
 
 TINY = np.finfo(np.float64).tiny
@@ -131,7 +131,9 @@ def write_judged(
 
 def unit(vector: np.ndarray | None) -> np.ndarray | None:
     """The vector normalized to length 1, float32 [E]; None for None or a zero vector."""
-    length = 0.0 if vector is None else math.sqrt(float(np.sum(vector.astype(np.float64) ** 2)))
+    if vector is None:
+        return None
+    length = math.sqrt(float(np.sum(vector.astype(np.float64) ** 2)))
     return (vector / length).astype(np.float32) if length else None
 
 
@@ -160,10 +162,11 @@ class NeighboursStage:
         usual = HYBRID if config.checkpoint == ENCODER else own
         names = (config.rankings or (usual,)) if config.documents else ()
         opened = {name: configure(name).open(index) for name in names}
-        if own in opened:
-            encoder = opened[own].encoder
-        elif HYBRID in opened and opened[HYBRID].dense.config.checkpoint == config.checkpoint:  # it is not adapted
-            encoder = opened[HYBRID].dense.encoder
+        dense, hybrid = opened.get(own), opened.get(HYBRID)
+        if isinstance(dense, DenseStage):
+            encoder = dense.encoder
+        elif isinstance(hybrid, HybridStage) and hybrid.dense.config.checkpoint == config.checkpoint:
+            encoder = hybrid.dense.encoder  # it is not adapted
         else:
             encoder = QueryEncoder(index.forward, config.checkpoint)
         return list(opened.values()), encoder

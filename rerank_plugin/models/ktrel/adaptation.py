@@ -58,7 +58,13 @@ def adapt(
             index has fewer than `FEWEST` documents, or was tokenized otherwise.
     """
     model, vocabulary = load_checkpoint(encoder)
-    if not isinstance(model, Ktrel) or model.concepts or model.config.layers or len(model.config.space_weights) > 1:
+    if (
+        not isinstance(model, Ktrel)
+        or model.words is None
+        or model.concepts
+        or model.config.layers
+        or len(model.config.space_weights) > 1
+    ):
         raise InputError(f"{encoder} cannot be adapted: only a KTRel of words with layers=0 can, and once")
     if index.documents < FEWEST:
         raise InputError(f"{index.folder} has fewer than the {FEWEST} documents that an encoder is adapted to")

@@ -6,6 +6,7 @@ Where there is a transformer layer, a word's or concept's vector is what the lay
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,21 +25,22 @@ def explain(model: Ktrel, inputs: Inputs) -> Attribution:
 
     A concept is a part whose value is how often the document mentions it.
     """
-    cells, more = np.zeros((inputs.queries.shape[1], inputs.documents.shape[1])), {}
+    cells, more = np.zeros((inputs.queries.shape[1], inputs.documents.shape[1])), dict[str, Any]()
     with torch.inference_mode():
         if model.words is not None:
             documents = (inputs.documents, inputs.document_mask)
             cells, more["matrix"] = _cells(model.words, model.a, (inputs.queries, inputs.query_mask), documents)
         if model.concepts is not None:
-            more["parts"] = _concepts(model, inputs)
+            more["parts"] = _concepts(model, model.concepts, inputs)
     known = (inputs.queries[0] > 0).numpy() & model.config.reads_words
     return of_cells(0.0, cells, known=known, exact=True, **more)
 
 
-def _concepts(model: Ktrel, inputs: Inputs) -> tuple[Part, ...]:
+def _concepts(model: Ktrel, encoder: SequenceEncoder, inputs: Inputs) -> tuple[Part, ...]:
+    assert inputs.document_concepts is not None and model.concept_vocabulary is not None, "the model reads concepts"
     documents = (inputs.document_concepts, inputs.document_concept_mask)
     queries = (inputs.query_concepts, inputs.query_concept_mask)
-    cells, _ = _cells(model.concepts, model.b, queries, documents)
+    cells, _ = _cells(encoder, model.b, queries, documents)
     ids = inputs.document_concepts[inputs.document_concept_mask].tolist()
     added: Counter[int] = Counter()
     for id, contribution in zip(ids, cells.sum(axis=0).tolist()):

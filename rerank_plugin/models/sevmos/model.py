@@ -81,6 +81,18 @@ class SevMosConfig(ModelConfig):
             raise InputError(f"slope {self.slope} is not in [0, 1]")
 
     @property
+    def border(self) -> int:
+        """The padding of the convolutions at either end, their width less one."""
+        assert self.width is not None, "set above"
+        return self.width - 1
+
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """Widths of the feed-forward layers, from the joined vector to the score."""
+        assert self.hidden is not None, "set above"
+        return (self.joined, *self.hidden, 1)
+
+    @property
     def joined(self) -> int:
         """Width of the joined vector, 2K + 1 + F."""
         return 2 * self.filters + 1 + len(self.lexical_features)
@@ -95,12 +107,12 @@ class SevMos(StandardizedFeatures[SevMosConfig], EncodingModel[SevMosConfig]):
     def __init__(self, config: SevMosConfig, vectors: Tensor):
         super().__init__(config, vectors)
         self.query_convolutions, self.document_convolutions = (
-            convolution_layers(vectors.shape[1], config, config.width - 1) for _ in range(2)
+            convolution_layers(vectors.shape[1], config, config.border) for _ in range(2)
         )
         self.dropout = nn.Dropout(config.dropout)
         self.similarity = nn.Parameter(torch.empty(config.filters, config.filters))
         nn.init.xavier_uniform_(self.similarity)
-        self.layers = linear_layers(config.joined, *config.hidden, 1)
+        self.layers = linear_layers(*config.layer_widths)
         self.classifier_dropout = nn.Dropout(config.classifier_dropout)
 
     def regularized(self) -> dict[str, list[nn.Parameter]]:
@@ -114,17 +126,21 @@ class SevMos(StandardizedFeatures[SevMosConfig], EncodingModel[SevMosConfig]):
     def encoding_size(self) -> int:
         return self.config.filters
 
-    def encode_documents(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """x_d: ids int64 [B, N] and mask bool [B, N] to float [B, K]."""
+    def encode_documents(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
+    ) -> Tensor:
+        """x_d: ids int64 [B, N] and mask bool [B, N] to float [B, K]; concepts are not read."""
         return self.convolve(self.document_convolutions, self.vectors[ids], mask)
 
-    def encode_queries(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """x_q: ids int64 [B, M] and mask bool [B, M] to float [B, K]."""
+    def encode_queries(
+        self, ids: Tensor, mask: Tensor, concept_ids: Tensor | None = None, concept_mask: Tensor | None = None
+    ) -> Tensor:
+        """x_q: ids int64 [B, M] and mask bool [B, M] to float [B, K]; concepts are not read."""
         return self.convolve(self.query_convolutions, self.vectors[ids], mask)
 
     def convolve(self, convolutions: nn.ModuleList, words: Tensor, mask: Tensor) -> Tensor:
         """Convolutions with full borders over words float [B, N, D], and the maximum over the windows that hold one."""
-        border = self.config.width - 1
+        border = self.config.border
         alive = mask[:, None, :].to(words.dtype)  # [B, 1, N]
         features = words.transpose(1, 2) * alive  # [B, D, N]
         for convolution in convolutions:
