@@ -25,6 +25,7 @@ from pathlib import Path
 from random import Random
 from threading import Event, Thread
 from typing import NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
@@ -82,6 +83,8 @@ class Client:
             request = Request(f"{self.address}/v1/index/search?{urlencode(asked)}", headers=self.headers)
             with urlopen(request, timeout=LONGEST) as response:
                 answer = json.load(response)
+        except HTTPError as error:
+            return Answer(mode, text, started, time.monotonic(), None, f"{error.code}: {json.load(error)['error']}")
         except OSError as error:
             return Answer(mode, text, started, time.monotonic(), None, str(error))
         hits = [(one["docid"], float(np.float32(one["score"]))) for one in answer["candidates"]]

@@ -137,6 +137,8 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("--queries needs --output")
     if options.query is not None and (options.run or options.output):
         parser.error("--query prints a list: it takes neither --run nor --output")
+    if options.queries is not None and options.partial_answers:
+        parser.error("--partial-answers is for --query: a run has all documents, or fails")
     if options.run and not (options.reranker or options.judged_only):
         parser.error("--run needs --reranker or --judged-only")
     by_id = entry_of(options.first_stage).needs_query_id
@@ -365,12 +367,13 @@ def search_one(options: Namespace) -> None:
     """Print the top documents for one query: rank, score, first-stage rank, title, journal, date, and retractions."""
     from rerank_plugin.corpora import Query
     from rerank_plugin.ranking.notes import NotesLog
+    from rerank_plugin.ranking.pipeline import read
 
     query = Query("query", options.query)
     pipeline, candidates = _pipeline(options, _first_stage_config(options)).open_for(query)
     NotesLog().log([query], pipeline.first_stage, pipeline.scorer)
     (ranking,) = pipeline.rank_together([query], [candidates])
-    print_ranking(ranking, options.show, pipeline.index)
+    read(ranking, lambda ranking: print_ranking(ranking, options.show, pipeline.index))
 
 
 def print_ranking(ranking: Ranking, show: int, index: Index) -> None:
@@ -384,6 +387,8 @@ def print_ranking(ranking: Ranking, show: int, index: Index) -> None:
     titles = forward.titles.take(rows)
     published = [""] * len(titles) if forward.published is None else forward.published.take(rows)
     ids, retracted = ranking.doc_ids[:show], _retracted(index, rows)
+    if ranking.missing is not None:
+        log.warning("%s", ranking.missing)
     width = max(len("document"), *map(len, ids))
     print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
     columns = zip(places.tolist(), ids, titles, published, retracted)

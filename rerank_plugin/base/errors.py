@@ -13,7 +13,15 @@ class InputError(ValueError):
 
 
 class UnavailableError(InputError):
-    """A part of what is searched does not answer at present; trying again may help."""
+    """A part of what is searched does not answer at present; trying again may help.
+
+    Attributes:
+        shards: the numbers of the shards that do not answer.
+    """
+
+    def __init__(self, message: str, shards: Iterable[int] = ()):
+        super().__init__(message)
+        self.shards = frozenset(shards)
 
 
 def one_line(error: BaseException) -> str:

@@ -27,6 +27,24 @@ class Query(NamedTuple):
     filter: Filter | None = None
 
 
+class Missing(NamedTuple):
+    """The shards of an index that did not answer a search, so that its ranking lacks their documents.
+
+    Attributes:
+        shards: their numbers, increasing, from 0 on.
+        of: the number of all shards.
+        share: of all documents, those in the missing shards.
+    """
+
+    shards: tuple[int, ...]
+    of: int
+    share: float
+
+    def __str__(self) -> str:
+        shards = f"shard{'s' if self.shards[1:] else ''} {', '.join(map(str, self.shards))} of {self.of}"
+        return f"{shards} did not answer: {100 * self.share:.1f} % of the documents are missing from this ranking"
+
+
 # Judgments are {query id: {document id: relevance}}, as in pytrec_eval and ir_measures. Integer grades are ints, others
 # (the relevance levels of click logs) floats.
 Judgments = dict[str, dict[str, float]]

@@ -22,7 +22,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.progress import progress
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import machine
-from rerank_plugin.cluster.index import ClusterIndex, Question
+from rerank_plugin.cluster.index import ClusterIndex, Question, Shards
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.index_folder import ENCODINGS, Index
@@ -139,7 +139,7 @@ def _searches(pipelines: Mapping[str, Any]) -> dict[str, list[Search]]:
     }
 
 
-class TimedShards:
+class TimedShards(Shards):
     """Shards in this process, asked one after the other through copies of questions and answers, as over a network.
 
     Attributes:

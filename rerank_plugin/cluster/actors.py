@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import count
 from pathlib import Path
 from threading import Condition, Lock, Thread
@@ -25,7 +25,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
-from rerank_plugin.cluster.index import Question
+from rerank_plugin.cluster.index import Question, Shards
 from rerank_plugin.indexes.sharding import Generation
 from rerank_plugin.kernels.parallel import processors
 
@@ -140,7 +140,7 @@ class Processes:
                 actor.close.remote(opening)
 
 
-class RayShards:
+class RayShards(Shards):
     """The shards of an index on a Ray cluster (:class:`rerank_plugin.cluster.index.Shards`).
 
     Attributes:
@@ -151,7 +151,7 @@ class RayShards:
     """
 
     def __init__(self, folders: Sequence[Path], generation: Generation, config: ClusterConfig):
-        self.config = config
+        self.config, self.partial = config, config.partial
         connect(config.address)
         self.processes = Processes.of(folders, config)
         self.actors, self.opening = self.processes.actors, Opening(next(self.processes.numbers), generation)
@@ -192,7 +192,11 @@ class RayShards:
         while len(answers) < len(questions):
             left = deadline - time.monotonic()
             if left <= 0:
-                raise UnavailableError(self._missing([number for number in questions if number not in answers]))
+                for number, replica in pending.values():  # too slow: not asked again until it has answered a ping
+                    self._quarantine(number, replica)
+                raise self._unavailable(questions.keys() - answers.keys())
+            if self.partial and (lost := self.lost() & (questions.keys() - answers.keys())):
+                raise self._unavailable(lost)
             if pending:
                 some = left if hedged else min(left, self.config.hedge)
                 done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=some, fetch_local=True)
@@ -232,11 +236,16 @@ class RayShards:
         name = f"shard {number} of {len(self.actors)}"
         return name if self.config.replicas == 1 else f"{name}, replica {replica}"
 
-    def _missing(self, numbers: Sequence[int]) -> str:
-        shards = f"shard{'s' if numbers[1:] else ''} {', '.join(map(str, numbers))} of {len(self.actors)}"
-        return (
-            f"{shards} did not answer within {self.config.deadline:g} s, so the ranking would lack documents: try again"
-        )
+    def lost(self) -> frozenset[int]:
+        replicas = range(self.config.replicas)
+        with self.changed:
+            away = set(self.away)
+        return frozenset(number for number, _ in away if away.issuperset((number, replica) for replica in replicas))
+
+    def _unavailable(self, shards: Set[int]) -> UnavailableError:
+        named = f"shard{'s' * (len(shards) > 1)} {', '.join(map(str, sorted(shards)))} of {len(self.actors)}"
+        within = "" if self.partial else f" within {self.config.deadline:g} s, so the ranking would lack documents"
+        return UnavailableError(f"{named} did not answer{within}: try again", shards)
 
     def _replica(self, number: int, but: set[int] = frozenset(), wait: float = 0.0) -> int | None:  # type: ignore
         """A replica of a shard that answers, in turn; None if there is none within ``wait`` seconds."""

@@ -38,6 +38,12 @@ class ClusterConfig:
     )
     heap: str = setting("1g", "Java's heap in each process on the cluster, as 512m or 1g", option="shard_heap")
 
+    partial: bool = setting(
+        False,
+        "answer without the documents of shards that do not answer, and say so, instead of failing; never in a run",
+        option="partial_answers",
+    )
+
     def __post_init__(self) -> None:
         if not 1 <= self.replicas <= MOST_REPLICAS:
             raise InputError(f"{self.replicas} replicas of each shard: take 1 to {MOST_REPLICAS}")
@@ -71,10 +77,16 @@ def parsed(url: str) -> tuple[Path, ClusterConfig]:
 
 
 def _values(given: Mapping[str, str], url: str) -> dict[str, Any]:
-    kinds = {"replicas": int, "deadline": float, "hedge": float, "heap": str}
+    kinds: dict[str, Any] = {"replicas": int, "deadline": float, "hedge": float, "heap": str, "partial": _switch}
     if unknown := given.keys() - kinds.keys():
         raise InputError(f"'{url}' has an unknown setting {sorted(unknown)[0]}; known: {', '.join(kinds)}")
     try:
         return {name: kinds[name](value) for name, value in given.items()}
     except ValueError as error:
         raise InputError(f"'{url}' has a setting that is no number ({error})") from None
+
+
+def _switch(value: str) -> bool:
+    if value not in ("True", "False"):
+        raise InputError(f"partial={value}: write partial=True or partial=False")
+    return value == "True"

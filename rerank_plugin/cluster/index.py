@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
-from rerank_plugin.base.records import Document, Query
+from rerank_plugin.base.records import Document, Missing, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
@@ -52,6 +53,12 @@ class Shards(Protocol):
             InputError: a shard refuses; or does not answer in time, which the message says of it.
         """
 
+    partial: bool = False  # whether a ranking may lack the documents of shards that do not answer
+
+    def lost(self) -> frozenset[int]:
+        """The shards that do not answer at present."""
+        return frozenset()
+
     def remember(self, question: Question) -> None:
         """Ask this again of every shard that is started anew, before it is asked anything else."""
 
@@ -76,6 +83,9 @@ class ClusterIndex(Index):
         folders = [self.folder / part["path"] for part in self.description[SHARDS]]
         generation = Generation(self.description["number"], self.description["generation"])
         self.answering = connect(folders, generation)
+        self.left_out: ContextVar[frozenset[int]] = ContextVar("shards that a search leaves out", default=frozenset())
+        if self.answering.partial:
+            self.forward.lucene_numbers  # noqa: B018 (asked for while all shards answer)
         close = self.close
 
         def close_all() -> None:
@@ -96,6 +106,24 @@ class ClusterIndex(Index):
         forward.name, forward.answering = self._name, self.answering
         forward.elsewhere = Coordinator(self, forward)
         return forward
+
+    def found(self, search: Callable[[], Candidates]) -> Candidates:  # type: ignore[override]
+        """What a first stage finds, where a ranking may lack documents: in the shards that answer all its questions."""
+        if not self.answering.partial:
+            return search()
+        missing = self.answering.lost()
+        while True:
+            before = self.left_out.set(missing)
+            try:
+                candidates = search()
+                candidates.missing = missing
+                return candidates
+            except UnavailableError as error:
+                if error.shards <= missing or len(missing | error.shards) == len(self.description[SHARDS]):
+                    raise
+                missing |= error.shards
+            finally:
+                self.left_out.reset(before)
 
     def open_lucene(self) -> Any:
         raise InputError(f"the documents of {self.folder} are on a cluster: read its shards, or open the folder itself")
@@ -164,6 +192,20 @@ class Coordinator:
         answers = self.answering.ask(dict.fromkeys(range(len(self.forward.shards)), question))
         return [answers[number] for number in sorted(answers)]
 
+    def ask_searched(self, *question: Any) -> dict[int, Any]:
+        """The answers of the shards that the present search does not leave out, by their numbers."""
+        left_out = self.index.left_out.get()
+        return self.answering.ask({n: question for n in range(len(self.forward.shards)) if n not in left_out})
+
+    def are_in(self, rows: np.ndarray, shards: frozenset[int]) -> np.ndarray:
+        return np.isin(self.forward.shard_numbers[rows], sorted(shards))
+
+    def missing(self, shards: frozenset[int]) -> Missing | None:
+        if not shards:
+            return None
+        held = [len(rows) for rows in self.forward.rows_of]
+        return Missing(tuple(sorted(shards)), len(held), sum(held[number] for number in shards) / sum(held))
+
     def rows(self, number: int, local: np.ndarray) -> np.ndarray:
         """Rows of the whole index, int64 [n], from those of a shard."""
         return self.forward.rows_of[number][local].astype(np.int64)
@@ -193,7 +235,11 @@ class Coordinator:
             if len(self.frequencies) > MOST_WORDS:
                 self.frequencies.clear()
                 new = list(words)
-            counts = np.sum(self.ask_all("frequencies", field, new), axis=0)
+            answers = self.ask_searched("frequencies", field, new)
+            counts = np.sum([*answers.values()], axis=0)
+            if left_out := sorted(self.index.left_out.get()):  # read by another shard: files outlive processes
+                other = next(iter(answers))
+                counts += self.answering.ask({other: ("frequencies_of", left_out, field, new)})[other]
             self.frequencies.update({(field, word): (int(one), int(all)) for word, (one, all) in zip(new, counts)})
         return [self.frequencies[field, word] for word in words]
 
@@ -232,9 +278,10 @@ class RemoteStage:
         if not words:
             return Candidates(self.forward, [], [])
         whole = WholeQuery(list(words), list(words.values()), coordinator.word_frequencies(field, list(words)))
-        parts = coordinator.ask_all("best_matches", self.config, whole, query.filter, depth)
-        rows = [coordinator.rows(number, rows) for number, (rows, _) in enumerate(parts)]
-        return Candidates(self.forward, np.concatenate(rows), np.concatenate([found for _, found in parts])).best(depth)
+        parts = coordinator.ask_searched("best_matches", self.config, whole, query.filter, depth)
+        rows = [coordinator.rows(number, rows) for number, (rows, _) in parts.items()]
+        scores = [found for _, found in parts.values()]
+        return Candidates(self.forward, np.concatenate(rows), np.concatenate(scores)).best(depth)
 
     def search_near(self, *_: Any) -> Candidates:
         raise InputError("RM3 cannot be computed on a cluster: take hybrid, or open the folder of the index itself")
@@ -273,10 +320,10 @@ class RemoteStore(VectorStore):
     def search_many(
         self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        parts = self.coordinator.ask_all("nearest", *self.named, self.quantize(queries), count, fits, probes)
+        parts = self.coordinator.ask_searched("nearest", *self.named, self.quantize(queries), count, fits, probes)
         found = []
-        for of_query in zip(*parts):
-            rows = np.concatenate([self.coordinator.rows(number, local) for number, (local, _) in enumerate(of_query)])
+        for of_query in zip(*parts.values()):
+            rows = np.concatenate([self.coordinator.rows(number, local) for number, (local, _) in zip(parts, of_query)])
             scores = np.concatenate([each for _, each in of_query])
             order = np.lexsort((rows, -scores))[:count]
             found.append((rows[order], scores[order]))
@@ -322,4 +369,6 @@ class RemoteScorer(Scorer):
         return self.coordinator.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
 
     def lacking_words(self, query: Query) -> list[str]:
-        return self.coordinator.answering.ask({0: ("lacking_words", *self.named, query)})[0]
+        lost = self.coordinator.answering.lost()
+        number = next((n for n in range(len(self.coordinator.forward.shards)) if n not in lost), 0)
+        return self.coordinator.answering.ask({number: ("lacking_words", *self.named, query)})[number]

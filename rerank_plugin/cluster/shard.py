@@ -30,7 +30,7 @@ from rerank_plugin.indexes.lucene_reader import (
     stored_text,
 )
 from rerank_plugin.indexes.sharded_store import OF
-from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words
+from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words, shard_folder
 from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
@@ -78,11 +78,15 @@ class Shard:
         self.index, self.threads = Index(folder, generation.number), threads
         if (found := self.index.description.get(COLLECTION, {}).get("generation")) != generation.id:
             raise InputError(f"{folder} is of the generation {found}, not of {generation.id}: copy the index again")
-        self.forward, self.reader = self.index.forward, self.index.open_lucene()
+        self.forward = self.index.forward
+        with pyjnius_lock:  # another generation may be searched meanwhile
+            self.reader = self.index.open_lucene()
         self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
         self.lock = Lock()  # of loading and of scoring, whose loops take all threads
-        self.stage = lru_cache(MOST_KEPT)(self._stage)
+        self.opened_stage = lru_cache(MOST_KEPT)(self._stage)
         self.stages: list[_PartStage] = []  # all that were opened
+        self.other_reader = lru_cache(None)(self._other_reader)
+        self.others: list[Any] = []
         self.store = lru_cache(MOST_KEPT)(self._store)
 
     def opened(self) -> None:
@@ -90,7 +94,7 @@ class Shard:
 
     def close(self) -> None:
         """Close Lucene's readers, whose files stay mapped otherwise, and the index."""
-        for reader in (*self.stages, self.reader):
+        for reader in (*self.stages, *self.others, self.reader):
             reader.close()
         self.index.close()
 
@@ -103,11 +107,21 @@ class Shard:
 
     def frequencies(self, field: str, words: Sequence[str]) -> np.ndarray:
         """The documents here that hold each word, and its occurrences in all of them, int64 [m, 2]."""
-        term = java_class("org.apache.lucene.index.Term")
+        return _frequencies(self.reader, field, words)
+
+    def frequencies_of(self, shards: Sequence[int], field: str, words: Sequence[str]) -> np.ndarray:
+        """The same of other shards, whose processes do not answer, from their files on this machine.
+
+        Raises:
+            InputError: they are not on this machine.
+        """
+        return np.sum([_frequencies(self.other_reader(number), field, words) for number in shards], axis=0)
+
+    def _other_reader(self, number: int) -> Any:
+        index = self.index.folder.parents[1]
         with pyjnius_lock:
-            terms = [term(field, word) for word in words]
-            numbers = [(self.reader.docFreq(each), self.reader.totalTermFreq(each)) for each in terms]
-        return np.array(numbers, np.int64).reshape(-1, 2)
+            self.others.append(Index(index / shard_folder(number), self.index.description["number"]).open_lucene())
+        return self.others[-1]
 
     def best_matches(
         self, config: LuceneConfig, words: WholeQuery, filter: Filter | None, depth: int
@@ -115,6 +129,11 @@ class Shard:
         """The best ``depth`` documents: rows int64 [C], and scores float32 [C] as in an index of the collection."""
         found = self.stage(config).search_words(words, filter, depth)
         return found.rows, found.first_stage_scores
+
+    def stage(self, config: LuceneConfig) -> _PartStage:
+        """The first stage of these settings; opened once, while other threads leave Java's classes alone."""
+        with pyjnius_lock:
+            return self.opened_stage(config)
 
     def _stage(self, config: LuceneConfig) -> _PartStage:
         self.stages.append(_PartStage(self.index, config))
@@ -211,6 +230,14 @@ class Shard:
         candidates = Candidates(self.forward, part.rows, part.first_stage_scores)
         candidates.highest = part.highest
         return candidates
+
+
+def _frequencies(reader: Any, field: str, words: Sequence[str]) -> np.ndarray:
+    term = java_class("org.apache.lucene.index.Term")
+    with pyjnius_lock:
+        terms = [term(field, word) for word in words]
+        numbers = [(reader.docFreq(each), reader.totalTermFreq(each)) for each in terms]
+    return np.array(numbers, np.int64).reshape(-1, 2)
 
 
 class _PartStage(LuceneFirstStage):

@@ -27,10 +27,12 @@ class Candidates:
     Attributes:
         search_ms: latency of the first stage in milliseconds.
         highest: the highest first-stage score of the query, where these candidates are some of its; None for theirs.
+        missing: the numbers of the shards that did not answer, whose documents are missing; None where none may be.
     """
 
     search_ms: float = 0.0
     highest: float | None = None
+    missing: frozenset[int] | None = None
 
     def __init__(self, index: ForwardIndex, rows: npt.ArrayLike, first_stage_scores: npt.ArrayLike):
         self.index = index
@@ -113,6 +115,20 @@ class Candidates:
     def take(self, positions: np.ndarray) -> Candidates:
         """The candidates at some positions, int64 [n]."""
         return Candidates(self.index, self.rows[positions], self.first_stage_scores[positions])
+
+    def without(self, shards: frozenset[int]) -> Candidates:
+        """The candidates that are in none of these shards, which are missing then.
+
+        They stay the same if none may be missing, or none is in these shards.
+        """
+        if self.missing is None or self.index.elsewhere is None:
+            return self
+        others = np.flatnonzero(~self.index.elsewhere.are_in(self.rows, shards))
+        if len(others) == len(self):
+            return self
+        candidates = self.take(others)
+        candidates.search_ms, candidates.missing = self.search_ms, self.missing | shards
+        return candidates
 
     def best(self, depth: int | None = None) -> Candidates:
         """The first ``depth`` candidates by first-stage score, ties by decreasing document id; all for None."""

@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import Document
+from rerank_plugin.base.records import Document, Missing
 from rerank_plugin.files.arrays import (
     ArrayWriter,
     OffsetsWriter,
@@ -199,6 +199,12 @@ class RemoteDocuments(Protocol):
 
     def reranker(self, spec: str, options: Any) -> Any:
         """The reranker named by ``spec``; an `InputError` if it cannot be loaded there."""
+
+    def are_in(self, rows: np.ndarray, shards: frozenset[int]) -> np.ndarray:
+        """Whether each of the rows, int64 [n], is in one of these shards, bool [n]."""
+
+    def missing(self, shards: frozenset[int]) -> Missing | None:
+        """What a ranking lacks without the documents of these shards; None if there are none."""
 
     def stored(self, number: int) -> tuple[str | None, str | None]:
         """The stored fields ``raw`` and ``contents`` of a Lucene document."""

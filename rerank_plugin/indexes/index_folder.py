@@ -562,6 +562,10 @@ class Index:
         matches[rows[rows < len(matches)]] = True  # numbers of deleted documents have no row
         return matches
 
+    def found(self, search: Callable[[], T]) -> T:
+        """What a first stage finds in this index; where documents may be missing, its ``missing`` says so."""
+        return search()
+
     def first_stage(self, config):
         """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index."""
         return config.open(self)

@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
-from rerank_plugin.base.records import Query
+from rerank_plugin.base.records import Missing, Query
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
@@ -32,6 +32,7 @@ from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, FirstStageConfig, check_filter
 from rerank_plugin.retrieval.run_file import RunConfig
 
+T = TypeVar("T")
 CandidateSource = Callable[[Query], Candidates]
 
 
@@ -57,6 +58,27 @@ class Ranking(NamedTuple):
     @property
     def ranked_scores(self) -> np.ndarray:
         return self.scores[self.order]
+
+    @property
+    def missing(self) -> Missing | None:
+        """The shards whose documents it lacks, as they did not answer; None if it is whole."""
+        elsewhere, shards = self.candidates.index.elsewhere, self.candidates.missing
+        return elsewhere.missing(shards) if elsewhere is not None and shards else None
+
+    def without(self, shards: frozenset[int]) -> Ranking:
+        """The ranking of the documents that are in none of these shards; as `Candidates.without`."""
+        candidates = self.candidates.without(shards)
+        if candidates is self.candidates:
+            return self
+        kept = np.isin(self.candidates.rows, candidates.rows)
+        order = (np.cumsum(kept) - 1)[self.order[kept[self.order]]]
+        return self._replace(candidates=candidates, scores=self.scores[kept], order=order)
+
+    def whole(self) -> Ranking:
+        """This ranking; an `UnavailableError` if it lacks documents."""
+        if (missing := self.missing) is not None:
+            raise UnavailableError(f"{missing}: try again", missing.shards)
+        return self
 
     def best(self, depth: int | None) -> Ranking:
         """The ranking cut at ``depth``; None keeps all ranks."""
@@ -168,7 +190,7 @@ class OpenPipeline:
             query = query._replace(filter=self.filter)
         check_filter(self.first_stage, query)
         started = perf_counter()
-        candidates = self.first_stage.search(query, self.depth)
+        candidates = self.index.found(lambda: self.first_stage.search(query, self.depth))
         candidates.search_ms = 1000 * (perf_counter() - started)
         return candidates
 
@@ -222,13 +244,38 @@ def rank_together(
     else:
         scorer = as_scorer(reranker)
         started, before = perf_counter(), scorer.feature_seconds
-        scores = checked_scores(queries, candidates, scorer)
+        candidates, scores = _scored(queries, candidates, scorer)
         seconds, features = perf_counter() - started, scorer.feature_seconds - before
         milliseconds = 1000 * features, 1000 * max(seconds - features, 0)
     return [
         Ranking(query, each, its_scores, each.order(its_scores), *milliseconds)
         for query, each, its_scores in zip(queries, candidates, scores)
     ]
+
+
+def _scored(
+    queries: Sequence[Query], candidates: Sequence[Candidates], scorer: Scorer
+) -> tuple[Sequence[Candidates], list[np.ndarray]]:
+    """The candidates that could be scored, without those of shards that do not answer, and their scores."""
+    while True:
+        try:
+            return candidates, checked_scores(queries, candidates, scorer)
+        except UnavailableError as error:
+            others = [each.without(error.shards) for each in candidates]
+            if all(each is other for each, other in zip(candidates, others)):
+                raise
+            candidates = others
+
+
+def read(ranking: Ranking, reading: Callable[[Ranking], T]) -> T:
+    """What ``reading`` gives, which reads documents of a ranking; without those of shards that do not answer then."""
+    while True:
+        try:
+            return reading(ranking)
+        except UnavailableError as error:
+            if (less := ranking.without(error.shards)) is ranking:
+                raise
+            ranking = less
 
 
 def rank_all(

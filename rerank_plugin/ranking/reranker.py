@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
-from rerank_plugin.base.records import Query
+from rerank_plugin.base.records import Missing, Query
 from rerank_plugin.cluster.config import is_cluster
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.candidates import Candidates
@@ -64,6 +64,18 @@ class Hit:
     first_stage_score: float
     first_stage_rank: int
     lucene_docid: int
+
+
+class Hits(list[Hit]):
+    """The hits of a search, a list.
+
+    Attributes:
+        missing: the shards of a cluster that did not answer, whose documents the ranking lacks; None if it is whole.
+    """
+
+    def __init__(self, hits: Iterable[Hit], missing: Missing | None = None):
+        super().__init__(hits)
+        self.missing = missing
 
 
 @dataclass(frozen=True)
@@ -495,7 +507,7 @@ def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     return array
 
 
-def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> list[Hit]:
+def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> Hits:
     """The top k documents of a ranking after the first ``offset``."""
     page = ranking._replace(order=ranking.order[offset : offset + k])
     candidates, index = ranking.candidates, ranking.candidates.index
@@ -503,7 +515,7 @@ def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> list[Hit]:
     scores = page.ranked_scores.tolist(), range(offset + 1, offset + len(rows) + 1)
     first_stage = candidates.first_stage_scores[page.order].tolist(), (page.order + 1).tolist()
     columns = page.doc_ids, *scores, index.titles.take(rows), *first_stage, index.lucene_numbers[rows].tolist()
-    return [Hit(*fields) for fields in zip(*columns)]
+    return Hits((Hit(*fields) for fields in zip(*columns)), ranking.missing)
 
 
 def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:

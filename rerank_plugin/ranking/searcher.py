@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,12 +24,14 @@ from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
-from rerank_plugin.ranking.reranker import Hit, Reranker, as_query, at_least, ranked_hits
+from rerank_plugin.ranking.reranker import Hit, Hits, Reranker, as_query, at_least, ranked_hits
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_first_stage_mismatch
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
 from rerank_plugin.retrieval.register import FIRST_STAGES, configure
+
+log = logging.getLogger(__name__)
 
 QUERIES_AT_ONCE = 8  # queries of a batch that a reranker scores together
 
@@ -89,8 +92,10 @@ class Searcher:
         self._stored: StoredDocuments | None = None
         self._encodings: dict[str, DenseStage] = {}
 
-    def search(self, q: str, k: int = 10, *, offset: int = 0, filter: Filter | Values | None = None) -> list[Hit]:
+    def search(self, q: str, k: int = 10, *, offset: int = 0, filter: Filter | Values | None = None) -> Hits:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
+
+        On a cluster with ``partial``, ``missing`` of the hits names the shards that did not answer, and a warning does.
 
         Args:
             offset: number of top documents to skip: page 2 of ten hits each has the offset 10.
@@ -101,7 +106,7 @@ class Searcher:
                 index does not support the filter.
         """
         query, k = as_query(q, filter=filter), self._within_depth(k, offset)
-        return ranked_hits(self._rank(query), k, offset)
+        return self._hits(self._rank(query), k, offset)
 
     def batch_search(
         self,
@@ -111,7 +116,7 @@ class Searcher:
         threads: int = 1,
         *,
         filter: Filter | Values | None = None,
-    ) -> dict[str, list[Hit]]:
+    ) -> dict[str, Hits]:
         """`search` for many queries: the hits by query id, in the order of the queries.
 
         Args:
@@ -130,7 +135,7 @@ class Searcher:
             raise InputError(f"{len(texts)} queries but {len(ids)} query ids: give one id each")
         checked_queries = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
         k = self._within_depth(k)
-        return {ranking.query.id: ranked_hits(ranking, k) for ranking in self._rank_all(checked_queries, threads)}
+        return {ranking.query.id: self._hits(ranking, k) for ranking in self._rank_all(checked_queries, threads)}
 
     def notes(self, q: str) -> list[str]:
         """Notes on a query: a model knows few of its words, or its search syntax is read as words.
@@ -171,7 +176,7 @@ class Searcher:
         Raises:
             InputError: the query is not a text, or the document is not one of its candidates.
         """
-        ranking = self._rank(as_query(query))
+        ranking = self._rank(as_query(query)).whole()
         place = place_of(ranking, docid)
         document = self._documents().as_indexed(int(ranking.candidates.rows[place]))
         return explain(ranking, place, self._pipeline.scorer, self._config.name, document)
@@ -236,6 +241,12 @@ class Searcher:
         for resource in () if closed else (self._pipeline, *self._replaced, self._stored, index):
             if resource is not None:
                 resource.close()
+
+    def _hits(self, ranking: Ranking, k: int, offset: int = 0) -> Hits:
+        hits = pipeline.read(ranking, lambda whole: ranked_hits(whole, k, offset))
+        if hits.missing is not None:
+            log.warning("'%.60s': %s", ranking.query.text, hits.missing)
+        return hits
 
     def _lucene_config(self, method: str) -> LuceneConfig:
         if not isinstance(self._config, LuceneConfig):
@@ -341,6 +352,7 @@ def rank_many(
 
 
 def _ranked_list(ranking: Ranking) -> RankedList:
+    ranking.whole()  # as a run is
     return RankedList(ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
 
 

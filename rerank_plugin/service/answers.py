@@ -50,6 +50,16 @@ class IndexAnswer(BaseModel):
     index: str
 
 
+class Shards(BaseModel):
+    """The shards of an index that answered a search."""
+
+    total: int
+    successful: int
+    failed: int = Field(description="Shards that did not answer: the ranking lacks their documents.")
+    missing: list[int] = Field(description="Their numbers, from 0 on.")
+    missing_documents: float = Field(description="The share of all documents that they hold, from 0 to 1.")
+
+
 class SearchAnswer(IndexAnswer):
     """The ranked list of one query."""
 
@@ -62,6 +72,9 @@ class SearchAnswer(IndexAnswer):
     reranked: bool = Field(description="False without a reranker, or if the deadline passed before scoring.")
     timings: Timings
     notes: list[str] = Field(default=[], description="Warnings about the query, to show beside the ranking.")
+    shards: Shards | None = Field(
+        default=None, description="Of a ranking that lacks documents: what is missing. Without it, none are."
+    )
 
 
 class SearchAnswers(IndexAnswer):

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from rerank_plugin.base import records
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.ranking.pipeline import Ranking, rank
+from rerank_plugin.ranking.pipeline import Ranking, rank, read
 from rerank_plugin.ranking.reranker import Hit, ranked_hits
 from rerank_plugin.ranking.stored_documents import StoredDocument
 from rerank_plugin.ranking.texts import fields_of
@@ -28,6 +28,7 @@ from rerank_plugin.service.answers import (
     QueryText,
     SearchAnswer,
     SearchAnswers,
+    Shards,
     Timings,
 )
 from rerank_plugin.service.collections import Snapshot
@@ -144,15 +145,19 @@ class _Search:
             _, candidates = self.retrieve()
         ranking = rank(self.query, candidates, None) if scored is None else scored
         ranking = ranking.best(self.index.cutoff(self.stage, self.depth))
+        return read(ranking, partial(self._shown, reranker, scored is not None))
+
+    def _shown(self, reranker: str, reranked: bool, ranking: Ranking) -> SearchAnswer:
         if self.parameters.sort == "date":
             ranking = ranking._replace(order=_by_date(ranking))
         hits = ranked_hits(ranking, self.parameters.hits, self.parameters.offset)
         shown = _candidates(self.index, hits, self.parameters, query_stems(self.query.text))
+        notes = self.index.notes(self.query, self.stage, reranker)
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
-            candidates=shown, depth=self.depth, total=len(ranking.order), reranked=scored is not None,
-            timings=_timings(candidates.search_ms, ranking, self.started),
-            notes=self.index.notes(self.query, self.stage, reranker),
+            candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,
+            timings=_timings(ranking.candidates.search_ms, ranking, self.started),
+            notes=[*([] if hits.missing is None else [str(hits.missing)]), *notes], shards=_shards(hits.missing),
         )  # fmt: skip
 
 
@@ -177,6 +182,16 @@ async def _search_one(
             answer = await scheduler.in_thread(search.answer, name, None)
     service.metrics.observe(answer.timings)
     return answer
+
+
+def _shards(missing: records.Missing | None) -> Shards | None:
+    if missing is None:
+        return None
+    failed = len(missing.shards)
+    return Shards(
+        total=missing.of, successful=missing.of - failed, failed=failed, missing=list(missing.shards),
+        missing_documents=round(missing.share, 4),
+    )  # fmt: skip
 
 
 def _timings(first_stage_ms: float, ranking: Ranking | None, started: float) -> Timings:

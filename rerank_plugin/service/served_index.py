@@ -202,7 +202,7 @@ class ServedIndex:
         detach_at_thread_end()
         served = self.reranker(reranker)
         scorer = None if served is None else served.scorer
-        ranking = rank(query, candidates, scorer)
+        ranking = rank(query, candidates, scorer).whole()
         with field_errors("docid", 404):
             place = place_of(ranking, docid)
         return explain(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))

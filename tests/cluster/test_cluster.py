@@ -11,14 +11,15 @@ import pytest
 
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Missing, Query
 from rerank_plugin.cluster.config import ClusterConfig, parsed
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.ranking.cascade import Stage
-from rerank_plugin.ranking.pipeline import Pipeline
-from rerank_plugin.ranking.reranker import Reranker
-from rerank_plugin.ranking.searcher import Searcher
+from rerank_plugin.ranking.pipeline import Pipeline, read
+from rerank_plugin.ranking.reranker import Reranker, ranked_hits
+from rerank_plugin.ranking.searcher import Searcher, rank_many
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.search import main as search
 
@@ -136,6 +137,67 @@ def test_a_dead_shard_is_named_and_answers_again(twins, remote, monkeypatch):
     assert run(remote, "hybrid", ()) == expected
 
 
+@pytest.fixture(scope="module")
+def lacking(twins, address):
+    """The same index, whose rankings may lack documents; its processes are those of `remote`."""
+    index = open_index(ClusterConfig(address, replicas=2, deadline=60, heap="256m", partial=True).url(twins[1]))
+    yield index
+    index.close()
+
+
+def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacking):
+    place, text = lacking.forward, "aspirin after a heart attack"
+    with Searcher(lacking, "delta") as searcher, Searcher(twins[0], "delta") as single:
+        expected = single.search(text, 500)
+        assert searcher.search("insulin", 1).missing is None and expected.missing is None and len(expected) > 100
+        others = [hit for hit in expected if place.shard_numbers[place.rows([hit.docid])[0]] != 1]
+        held = int((place.shard_numbers == 1).sum()) / len(place)
+        for victim in processes(lacking)[1]:
+            os.kill(victim, signal.SIGKILL)
+        found = searcher.search(text, 500)
+        assert found.missing == Missing((1,), 2, held)
+        assert str(found.missing) == (
+            f"shard 1 of 2 did not answer: {100 * held:.1f} % of the documents are missing from this ranking"
+        )
+        # BM25 has the statistics of all documents; delta compares with the best score of those that are there
+        assert {(hit.docid, hit.first_stage_score, hit.title) for hit in found} == {
+            (hit.docid, hit.first_stage_score, hit.title) for hit in others
+        }
+        ids, scores = zip(*((hit.docid, hit.first_stage_score) for hit in others))
+        again = Reranker.load("delta", twins[0]).rerank(text, ids, first_stage_scores=scores)
+        assert [(hit.docid, hit.score) for hit in found] == [(hit.docid, hit.score) for hit in again]
+        assert 10 < len(found) < len(expected)
+        for whole in (lambda: searcher.explain(text, found[0].docid), lambda: rank_many(lacking, {"1": text})):
+            with pytest.raises(UnavailableError, match="shard 1 of 2 did not answer"):
+                whole()
+    with pytest.raises(SystemExit):
+        search([*"--queries sample:test --output x --partial-answers --cluster".split(), address, "--index", "i"])
+    wait_until_all_answer(lacking)
+    found = Searcher(lacking, "delta").search(text, 500)
+    assert [(hit.docid, hit.score) for hit in found] == [(hit.docid, hit.score) for hit in expected]
+
+
+def test_a_shard_that_dies_between_two_stages_is_left_out(lacking):
+    pipeline = Pipeline(lacking, configure("hybrid"), 50, tuple(map(Stage.parse, ("ktrel@30", "delta@10")))).open()
+    query = Query("1", "aspirin after a heart attack")
+    candidates, (first, second) = pipeline.candidates(query), processes(lacking)
+    for victim in first:
+        os.kill(victim, signal.SIGKILL)
+    (ranking,) = pipeline.rank_together([query], [candidates])
+    assert ranking.missing.shards == (0,)
+    shards = lacking.forward.shard_numbers[ranking.candidates.rows]
+    assert sorted(ranking.order) == [*range(len(ranking.candidates))] and not (shards == 0).any()
+    assert 0 < len(ranking.order) < len(candidates.rows) == 50
+    titles = read(ranking, lambda ranking: ranked_hits(ranking, 10))
+    assert titles.missing.shards == (0,) and [hit.rank for hit in titles] == [*range(1, 11)]
+    for victim in second:
+        os.kill(victim, signal.SIGKILL)
+    with pytest.raises(UnavailableError, match="did not answer: try again"):
+        pipeline.rank(query)
+    wait_until_all_answer(lacking)
+    assert pipeline.rank(query).missing is None
+
+
 def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins, address, remote):
     before, expected = processes(remote), run(remote, "bm25", ("delta",))
     again = open_index(ClusterConfig(address, replicas=2, heap="256m").url(twins[1]))
@@ -158,13 +220,14 @@ def wait_until_all_answer(remote):
 
 
 def test_a_place_on_a_cluster_is_read_as_it_is_written(tmp_path):
-    config = ClusterConfig("host:6379", replicas=2, deadline=0.5)
+    config = ClusterConfig("host:6379", replicas=2, deadline=0.5, partial=True)
     assert parsed(config.url(tmp_path / "an index?")) == (tmp_path / "an index?", config)
     assert parsed("ray://auto/a/b") == (Path("/a/b"), ClusterConfig())
     for place, said in (
         ("ray://auto", "is no place on a cluster"), ("ray:///a", "is no place on a cluster"),
         ("ray://auto/a?depth=3", "unknown setting depth"), ("ray://auto/a?replicas=x", "no number"),
         ("ray://auto/a?replicas=9", "9 replicas of each shard: take 1 to 8"),
+        ("ray://auto/a?partial=1", "write partial=True or partial=False"),
         ("ray://auto/a?deadline=0", "must be above 0 seconds"), ("ray://auto/a?heap=many", "Java's heap 'many'"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=said):
