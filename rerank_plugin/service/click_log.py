@@ -11,8 +11,8 @@ After the columns of `rerank_plugin.clicks.logs`, a line has:
 A line is one shown document. The first click on a list logs all its documents; each further click in the same session
 logs one line without an impression.
 
-The lines of a click are written with a NUL for their first byte, which is then replaced: what a killed process has
-written of a click begins with NUL, and is removed when the file is opened again.
+The header and the lines of a click are written with a NUL for their first byte, which is then replaced: what a killed
+process has written of them begins with NUL, and is removed when the file is opened again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,22 @@ from typing import NamedTuple
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks import logs as click_logs
-from rerank_plugin.files.outputs import FileKind, check_free, is_packed, is_same_file, open_locked
+from rerank_plugin.files.outputs import FileKind, check_free, is_packed, is_same_file, open_locked, writing_to
 from rerank_plugin.files.text_files import first_line
 
 HEADER = ("\t".join((*click_logs.COLUMNS, "position", "session", "time", "dwell", "index")) + "\n").encode()
-CLICK_LOG = FileKind("a click log of the service", lambda path: first_line(path) == HEADER)
 MAX_LOGGED_LISTS = 10_000  # remembered lists whose documents are logged already
 MAX_CLICK = 1 << 20  # bytes of a click's lines
 LINE = 120  # bytes of a line, at most, besides query, ids and the name of the index
 UNFINISHED = b"\0"  # first byte of lines that are not written completely
+
+
+def _is_header(line: bytes) -> bool:
+    """Whether the first line of a file is the header, or what a killed process has written of it."""
+    return line == HEADER or (line[:1] == UNFINISHED and HEADER[1:].startswith(line[1:]))
+
+
+CLICK_LOG = FileKind("a click log of the service", lambda path: _is_header(first_line(path)))
 
 
 class ClickTooLargeError(Exception):
@@ -84,13 +91,14 @@ class ClickLog:
         assert isinstance(file, BufferedRandom)  # as `open_locked` opens it
         size = file.seek(0, os.SEEK_END)
         start = file.seek(max(0, size - MAX_CLICK - 1))
-        tail = file.read()
+        tail = b"\n" + file.read()
         unfinished = tail.find(b"\n" + UNFINISHED)
-        file.truncate(start + (tail.rfind(b"\n") if unfinished < 0 else unfinished) + 1)
+        file.truncate(start + (tail.rfind(b"\n") if unfinished < 0 else unfinished))
         raw = file.detach()
         assert isinstance(raw, FileIO)
         if raw.seek(0, os.SEEK_END) == 0:
-            raw.write(HEADER)
+            with writing_to(self.path):
+                _write(raw, HEADER)
         return raw
 
     def append(self, click: Click) -> None:
@@ -109,12 +117,14 @@ class ClickLog:
             shown_list = hash((session, click[:3]))
             lines = "".join(_lines(click, session, shown_list not in self.logged)).encode()
             size = self.file.tell()
-            if size > len(HEADER) and size + len(lines) > self.max_bytes:
+            is_current = is_same_file(self.file.fileno(), self.path)
+            if is_current and size > len(HEADER) and size + len(lines) > self.max_bytes:
                 self._rotate()
-            if not is_same_file(self.file.fileno(), self.path):
+                is_current = False
+            if not is_current:
                 moved, self.file = self.file, self._open()
                 moved.close()
-            self._write(lines)
+            _write(self.file, lines)
             self.logged[shown_list] = None
             if len(self.logged) > MAX_LOGGED_LISTS:
                 del self.logged[next(iter(self.logged))]
@@ -123,23 +133,25 @@ class ClickLog:
         names = (self.path.with_name(f"{self.path.stem}.{number}{self.path.suffix}") for number in count(1))
         self.path.rename(next(name for name in names if not os.path.lexists(name)))
 
-    def _write(self, lines: bytes) -> None:
-        start = self.file.tell()
-        try:
-            # A process that is killed in the first write leaves NUL; the second one cannot be cut.
-            for offset, part in ((0, UNFINISHED + lines[1:]), (-len(lines), lines[:1])):
-                self.file.seek(offset, os.SEEK_CUR)
-                if self.file.write(part) < len(part):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self.file.seek(start + len(lines))
-        except OSError:
-            self.file.seek(start)
-            self.file.truncate()
-            raise
-
     def close(self) -> None:
         """Close the file and release its lock."""
         self.file.close()
+
+
+def _write(file: FileIO, lines: bytes) -> None:
+    """Write lines at the place of a file completely or not at all."""
+    start = file.tell()
+    try:
+        # A process that is killed in the first write leaves NUL; the second one cannot be cut.
+        for offset, part in ((0, UNFINISHED + lines[1:]), (-len(lines), lines[:1])):
+            file.seek(offset, os.SEEK_CUR)
+            if file.write(part) < len(part):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        file.seek(start + len(lines))
+    except OSError:
+        file.seek(start)
+        file.truncate()
+        raise
 
 
 def _lines(click: Click, session: str, first_click: bool) -> Iterator[str]:

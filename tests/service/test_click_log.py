@@ -5,6 +5,7 @@ import re
 import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timezone
 
 import pytest
@@ -109,19 +110,50 @@ def test_a_new_file_begins_after_the_log_was_moved(path):
     assert path.read_bytes().startswith(HEADER) and [line[1] for line in values(path)] == ["b"]
 
 
+@contextmanager
+def file_size(limit):
+    """A limit of the size of files, beyond which no byte is written, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_leaves_no_partial_header(path):
+    """Not of the first file, and not of one that follows a full one."""
+    with file_size(10), pytest.raises(InputError, match="cannot be written"):
+        ClickLog(path, MEGABYTE)
+    assert path.read_bytes() == b""
+    log = ClickLog(path, max_bytes=1)
+    log.append(click("abc", "b"))
+    with file_size(10):
+        for _ in range(2):
+            with pytest.raises(InputError, match="cannot be written"):
+                log.append(click("def", "e"))
+    log.append(click("def", "e"))
+    assert sorted(file.name for file in path.parent.iterdir()) == ["clicks.1.tsv", "clicks.tsv"]
+    assert [line[1] for line in values(path)] == [*"def"] and path.read_bytes().startswith(HEADER)
+
+
+@pytest.mark.parametrize("written", [1, 10, len(HEADER)])
+def test_a_header_that_a_killed_process_has_begun_is_written_again(path, written):
+    path.write_bytes((b"\0" + HEADER[1:])[:written])
+    log = ClickLog(path, MEGABYTE)
+    assert path.read_bytes() == HEADER
+    log.append(click("a", "a"))
+    assert [line[1] for line in values(path)] == ["a"]
+
+
 def test_a_full_disk_leaves_no_partial_click(path):
     log = ClickLog(path, MEGABYTE)
     log.append(click("abc", "b"))
     complete = path.read_bytes()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(complete) + 30, before[1]))
-    try:
-        with pytest.raises(OSError):
-            log.append(click("def", "e"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
+    with file_size(len(complete) + 30), pytest.raises(OSError):
+        log.append(click("def", "e"))
     assert path.read_bytes() == complete
     log.append(click("def", "e"))
     assert [line[1] for line in values(path)] == [*"abcdef"]
