@@ -42,9 +42,14 @@ class Size(NamedTuple):
         return self.documents / self.shards
 
     @property
+    def read(self) -> int:
+        """Lists that a search reads."""
+        return min(self.probes, self.lists)
+
+    @property
     def scanned(self) -> float:
-        """Vectors that a search compares in a shard."""
-        return self.of_shard * min(1.0, self.probes / self.lists) if self.lists else 0.0
+        """Vectors that a search compares in a shard, besides centroids."""
+        return self.of_shard * self.read / max(self.lists, 1)
 
     @classmethod
     def of(cls, index: MeasuredIndex) -> Size:
@@ -57,7 +62,12 @@ ROWS: Term = lambda size, rows: rows  # noqa: E731
 # What a shard's work grows with, by the method of `Shard`; others grow with the documents that they are asked about.
 TERMS: dict[str, tuple[Term, ...]] = {
     "best_matches": (CONSTANT, lambda size, rows: math.sqrt(size.of_shard)),
-    "nearest": (CONSTANT, lambda size, rows: size.lists, lambda size, rows: size.scanned),
+    # A centroid is compared as a vector is; each list that is read costs a jump.
+    "nearest": (
+        CONSTANT,
+        lambda size, rows: size.lists + size.scanned,
+        lambda size, rows: min(size.probes, size.lists),
+    ),
 }
 OTHERS = (CONSTANT, ROWS)
 COORDINATOR = (CONSTANT, lambda size, rows: size.shards)
@@ -203,39 +213,41 @@ def simulate(parts: Parts, pipeline: str, cluster: Cluster, rate: float, queries
         return Simulated(np.zeros(0), (0.0, 0.0, 0.0), "a shard has no process that answers")
     arrivals = np.cumsum(random.exponential(1 / rate, queries)) if rate else np.zeros(queries)
     picks = random.integers(0, len(source.pipelines[pipeline]), queries)
-    machines, processes = cluster.machines, _processes(cluster)
-    coordinators = cluster.coordinators  # each on a core of its own, unless together with shards
-    cores = np.append(np.full(machines, float(cluster.cores)), coordinators)
-    of_machine = _Machines(
-        cores, np.zeros((machines + 1, cluster.processes * AT_ONCE + coordinators), np.int64),
-        np.zeros(machines + 1, np.int64), np.zeros(machines + 1), np.full(machines + 1, np.inf), np.zeros(machines + 1),
-    )  # fmt: skip
-    most = MOST_WAITING * (min(cluster.replicas, 2) * size.shards + 1)
-    process, query, round, shard, following = np.zeros((5, most), np.int64)
-    unused = np.arange(most)[::-1].copy()
-    jobs = _Jobs(np.zeros(most), process, query, round, shard, following, unused, np.array([most]))
-    events = _Events(np.zeros(4 * most), np.zeros((4 * most, 4), np.int64), np.zeros(1, np.int64))
     network = (cluster.round_trip + transport.waiting) / 2, 1 / cluster.bandwidth, transport.answer_seconds
-    done, piled_up = _run(
-        arrivals, rate > 0, picks, _flat(laws, source, size, transport), events, of_machine, processes, jobs,
-        size.shards, alive, slowness, cluster.hedge, network, seed,
+    done, empty = np.zeros(queries), _empty(cluster, queries)
+    piled_up = _run(
+        arrivals, done, rate > 0, picks, _flat(laws, source, size, transport), *empty, alive, slowness, cluster.hedge,
+        network, seed,
     )  # fmt: skip
-    started = arrivals if rate else np.append(0.0, done[:-1])
-    busy = of_machine.work / cores / max(float(done.max() - started[0]), 1e-12)
-    loads = float(busy[:machines].mean()), float(busy[:machines].max()), float(busy[machines])
+    started, machines = arrivals if rate else np.append(0.0, done[:-1]), empty[2]
+    busy = machines.work / machines.cores / max(float(done.max() - started[0]), 1e-12)
+    loads = float(busy[:-1].mean()), float(busy[:-1].max()), float(busy[-1])
     if piled_up:
         return Simulated(np.zeros(0), loads, "queries come faster than they are answered")
     return Simulated((done - started)[int(SETTLING * queries) :], loads)
 
 
-def _processes(cluster: Cluster) -> _Processes:
-    shards, replicas = np.divmod(np.arange(cluster.size.shards * cluster.replicas), cluster.replicas)
-    groups = math.ceil(cluster.size.shards / cluster.processes)
-    coordinators = np.full(cluster.coordinators, 0 if cluster.together else cluster.machines)
-    machine = np.append(replicas * groups + shards // cluster.processes, coordinators)
-    most = np.append(np.full(len(shards), AT_ONCE), np.ones(len(coordinators), np.int64))
+def _empty(cluster: Cluster, queries: int) -> tuple[_Events, _Queries, _Machines, _Processes, _Jobs]:
+    """A cluster that computes nothing. The last machine is that of the coordinators, a core for each."""
+    shards, machines, coordinators = cluster.size.shards, cluster.machines, cluster.coordinators
+    most = MOST_WAITING * (min(cluster.replicas, 2) * shards + 1)
+    events = np.zeros(4 * most), *np.zeros((4, 4 * most), np.int64), np.zeros(1, np.int64)
+    places = np.arange(MOST_WAITING), np.array([MOST_WAITING]), *np.zeros((2, MOST_WAITING), np.int64)
+    of_shards = *np.zeros((2, MOST_WAITING, shards), np.int64), np.zeros((MOST_WAITING, shards), np.bool_)
+    active = np.zeros((machines + 1, cluster.processes * AT_ONCE + coordinators), np.int64)
+    cores, running = np.append(np.full(machines, cluster.cores), coordinators).astype(float), active[:, 0].copy()
+    times = np.zeros(machines + 1), np.full(machines + 1, np.inf), np.zeros(machines + 1)
+    shard, replica = np.divmod(np.arange(shards * cluster.replicas), cluster.replicas)
+    machine = replica * math.ceil(shards / cluster.processes) + shard // cluster.processes
+    machine = np.append(machine, np.full(coordinators, 0 if cluster.together else machines))
+    at_once = np.append(np.full(len(shard), AT_ONCE), np.ones(coordinators, np.int64))
     nobody = np.full(len(machine), -1)
-    return _Processes(machine, most, np.zeros(len(machine), np.int64), nobody, nobody.copy())
+    numbers = *np.zeros((5, most), np.int64), np.arange(most)[::-1].copy(), np.array([most])
+    return (
+        _Events._make(events), _Queries._make((np.full(queries, -1), *places, *of_shards)),
+        _Machines(cores, active, running, *times), _Processes(machine, at_once, 0 * machine, nobody, nobody.copy()),
+        _Jobs._make((np.zeros(most), *numbers)),
+    )  # fmt: skip
 
 
 def _flat(laws: Laws, source: MeasuredIndex, size: Size, transport: Transport) -> tuple:
@@ -314,8 +326,24 @@ class _Events(NamedTuple):
     """What happens when, as a binary heap whose first place is 1."""
 
     when: np.ndarray  # float64 [E]
-    what: np.ndarray  # kind, query, round and shard, int64 [E, 4]
+    kind: np.ndarray  # int64 [E] each
+    query: np.ndarray
+    round: np.ndarray
+    shard: np.ndarray
     number: np.ndarray  # int64 [1]
+
+
+class _Queries(NamedTuple):
+    """Queries that have begun and not ended, by places that are used again, [P] and [P, S]."""
+
+    place: np.ndarray  # of each query, -1 before and after, [n]
+    unused: np.ndarray  # the first `number[0]` are places without a query
+    number: np.ndarray  # int64 [1]
+    round: np.ndarray
+    waiting: np.ndarray  # shards whose answers it waits for
+    rows: np.ndarray  # documents that each shard is asked about in this round
+    taker: np.ndarray  # the replica that was asked last, -1 for none
+    answered: np.ndarray  # bool
 
 
 @njit(cache=True)
@@ -324,12 +352,17 @@ def _expect(events, when, kind, query, at, shard):
     place = events.number[0] + 1
     events.number[0] = place
     while place > 1 and events.when[place // 2] > when:
-        events.when[place] = events.when[place // 2]
-        events.what[place] = events.what[place // 2]
+        _move(events, place // 2, place)
         place //= 2
-    events.when[place] = when
-    events.what[place, 0], events.what[place, 1] = kind, query
-    events.what[place, 2], events.what[place, 3] = at, shard
+    events.when[place], events.kind[place] = when, kind
+    events.query[place], events.round[place], events.shard[place] = query, at, shard
+
+
+@njit(cache=True)
+def _move(events, source, target):
+    events.when[target], events.kind[target] = events.when[source], events.kind[source]
+    events.query[target], events.round[target] = events.query[source], events.round[source]
+    events.shard[target] = events.shard[source]
 
 
 @njit(cache=True)
@@ -344,9 +377,9 @@ def _remove_first(events):
             below += 1
         if when <= events.when[below]:
             break
-        events.when[place], events.what[place] = events.when[below], events.what[below]
+        _move(events, below, place)
         place = below
-    events.when[place], events.what[place] = when, events.what[last]
+    _move(events, last, place)
 
 
 @njit(cache=True)
@@ -428,10 +461,10 @@ ARRIVAL, COORDINATED, QUESTION, ANSWER, HEDGE = range(5)
 
 @njit(cache=True)
 def _run(
-    arrivals, open_loop, picks, measured, events, machines, processes, jobs, shards, alive, slowness, hedge, network,
-    seed,
+    arrivals, done, open_loop, picks, measured, events, queries, machines, processes, jobs, alive, slowness, hedge,
+    network, seed,
 ):  # fmt: skip
-    """The end of each query, float64 [n], and whether queries piled up.
+    """Whether queries pile up; otherwise ``done``, float64 [n], is filled with the ends of the queries.
 
     Args:
         arrivals: of the queries, float64 [n]; without ``open_loop`` each arrives when the one before it ends.
@@ -443,21 +476,15 @@ def _run(
     firsts, coordinator, starts, asked, sent, received, constant, slope, round_seconds, shard_seconds = measured
     one_way, per_byte, answer_seconds = network
     np.random.seed(seed)
-    queries, replicas = len(arrivals), alive.shape[1]
-    coordinators = len(processes.machine) - alive.size
-    done = np.zeros(queries)
-    # Queries that have begun and not ended, by places that are used again.
-    place_of, places = np.full(queries, -1), list(range(MOST_WAITING))
-    round_at, waiting = np.zeros(MOST_WAITING, np.int64), np.zeros(MOST_WAITING, np.int64)
-    rows, taker = np.zeros((MOST_WAITING, shards), np.int64), np.full((MOST_WAITING, shards), -1)
-    answered = np.zeros((MOST_WAITING, shards), np.bool_)
-    number_ended = 0
+    number_of, shards, replicas = len(arrivals), alive.shape[0], alive.shape[1]
+    coordinators, ended = len(processes.machine) - shards * replicas, 0
+    rows, taker, answered, waiting = queries.rows, queries.taker, queries.answered, queries.waiting
     _expect(events, arrivals[0], ARRIVAL, 0, 0, 0)
-    while number_ended < queries:
+    while ended < number_of:
         machine = np.argmin(machines.end)
         if events.number[0] and events.when[1] <= machines.end[machine]:
             now = events.when[1]
-            kind, query, at, shard = events.what[1]
+            kind, query, at, shard = events.kind[1], events.query[1], events.round[1], events.shard[1]
             _remove_first(events)
         else:
             now = machines.end[machine]
@@ -469,14 +496,15 @@ def _run(
                 continue
             kind = COORDINATED
         if kind == ARRIVAL:
-            if not len(places) or 2 * events.number[0] > len(events.when):
-                return done, True
-            place_of[query] = places.pop()
-            round_at[place_of[query]] = firsts[picks[query]] - 1
-            if open_loop and query + 1 < queries:
+            if not queries.number[0] or 2 * events.number[0] > len(events.when):
+                return True
+            queries.number[0] -= 1
+            queries.place[query] = queries.unused[queries.number[0]]
+            queries.round[queries.place[query]] = firsts[picks[query]] - 1
+            if open_loop and query + 1 < number_of:
                 _expect(events, arrivals[query + 1], ARRIVAL, query + 1, 0, 0)
-        place = place_of[query]
-        if kind != ARRIVAL and (place < 0 or round_at[place] != at):
+        place = queries.place[query]
+        if kind != ARRIVAL and (place < 0 or queries.round[place] != at):
             continue  # this round is over
         if kind == ANSWER:
             if answered[place, shard]:
@@ -486,10 +514,11 @@ def _run(
         elif kind == COORDINATED:
             if starts[at] == starts[at + 1]:  # the last computation, after which nobody is asked
                 done[query] = now
-                number_ended += 1
-                places.append(place)
-                place_of[query] = -1
-                if not open_loop and query + 1 < queries:
+                ended += 1
+                queries.unused[queries.number[0]] = place
+                queries.number[0] += 1
+                queries.place[query] = -1
+                if not open_loop and query + 1 < number_of:
                     _expect(events, now, ARRIVAL, query + 1, 0, 0)
                 continue
             for shard in range(shards):
@@ -513,17 +542,20 @@ def _run(
                     _begin(machines, processes, jobs, process, query, at, shard, seconds, now)
                     break
         if kind == ARRIVAL or (kind == ANSWER and not waiting[place]):
-            round_at[place] += 1
-            at = round_at[place]
-            rows[place, :] = 1 if asked[at] < 0 else 0
+            queries.round[place] += 1
+            at = queries.round[place]
+            for shard in range(shards):
+                rows[place, shard] = 1 if asked[at] < 0 else 0
+                taker[place, shard] = -1
             for _ in range(asked[at]):
                 rows[place, np.random.randint(shards)] += 1
-            taker[place, :] = -1
-            answered[place] = rows[place] == 0
-            waiting[place] = np.count_nonzero(rows[place])
+            waiting[place] = 0
+            for shard in range(shards):
+                answered[place, shard] = rows[place, shard] == 0
+                waiting[place] += rows[place, shard] > 0
             seconds = coordinator[at]
             if waiting[place]:
                 seconds += round_seconds + shard_seconds * waiting[place]
-            process = alive.size + query % coordinators
+            process = shards * replicas + query % coordinators
             _begin(machines, processes, jobs, process, query, at, -1, seconds, now)
-    return done, False
+    return False

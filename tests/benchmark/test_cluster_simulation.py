@@ -107,6 +107,17 @@ def test_times_grow_by_the_law_that_fits_the_measured_sizes():
         simulate(many, "qld", Cluster(Size(4_000, 4, 0, 0), 1, 1), 0.0, 5, 1)
 
 
+def test_a_search_of_vectors_compares_centroids_and_the_vectors_of_the_lists_that_it_reads():
+    indexes = []
+    for documents, lists, probes in ((200_000, 3_000, 900), (1_000_000, 8_000, 500), (4_000_000, 16_000, 500)):
+        seconds = 1e-4 + 5e-8 * (lists + documents / 4 * probes / lists) + 4e-7 * probes
+        searches = [Search([Round(0.0, "nearest", [seconds] * 4, [], 0.0, 0.0)], 0.0)]
+        indexes.append(measured(searches, 4, documents, lists, probes))
+    law = Laws(indexes, "bm25").of_shard["nearest"]
+    expected = 1e-4 + 5e-8 * (160_000 + 40_000_000 * 500 / 160_000) + 4e-7 * 500
+    assert law(Size(400_000_000, 10, 160_000, 500), 0) == pytest.approx(expected)
+
+
 def test_documents_asked_about_are_divided_among_shards():
     """A shard takes a millisecond for a document. Of 100 documents, one of 100 shards has hardly ever 10 and more."""
     searches = [
