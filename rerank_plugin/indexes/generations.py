@@ -29,7 +29,9 @@ from rerank_plugin.indexes.index_folder import (
 )
 
 # Files that a generation lists, or that an interrupted update has left; others are of the user or of other commands.
-OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", "lucene/_*", "lucene/segments_*", "lucene/pending_segments_*")
+# Commits are removed before their segments: Lucene opens nothing beside a commit that lacks files.
+LUCENE = ("segments_*", "pending_segments_*", "_*")
+OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", *(f"lucene/{name}" for name in LUCENE))
 
 
 class NextGeneration:

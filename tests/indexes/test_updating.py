@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -533,6 +533,25 @@ def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kin
         shutil.rmtree(folder)
         changes += step
     assert changes > 20
+
+
+def test_a_kill_while_old_files_are_removed_leaves_a_whole_generation(tmp_path):
+    """Nobody has the old one open. A merge, whose documents are those of before, is killed before its last changes."""
+    build(tmp_path / "start", [document(number) for number in range(9)]).close()
+    add(tmp_path / "start", document(20), document(3, version=1))
+    end, rankings = 1000, []
+    for changes in (0, *range(1, 40, 3)):
+        folder = shutil.copytree(tmp_path / "start", tmp_path / f"index{changes}")
+        with KILL.after(end - changes), suppress(Killed):
+            merge_index(folder)
+            end -= KILL.left  # the first is not killed
+        gc.collect()
+        index = Index(folder)
+        rankings.append(index.first_stage(LuceneConfig()).search(Query("q", QUERIES[0]), 20).ids)
+        assert verify(index) and rankings[-1] == rankings[0] and len(rankings[0]) > 3
+        index.close()
+    add(folder, document(21))
+    only_its_files(Index(folder))
 
 
 WRITER = """
