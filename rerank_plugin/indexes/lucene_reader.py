@@ -20,6 +20,7 @@ from rerank_plugin.text.markup import without_markup
 
 _ID_PAGE = 50_000
 CONTENTS = "contents"
+TRIES = 5  # to list the commits of an index from which an update removes older ones
 # Pyjnius binds a method to the object that used it last, in any thread.
 pyjnius_lock = RLock()
 
@@ -73,9 +74,17 @@ def segment_sizes(reader: Any) -> dict[str, int]:
 
 def find_commit(directory: Any, folder: Path, file: str) -> Any:
     """The commit of a Lucene index whose file has this name; an `InputError` if there is none."""
-    from jnius import cast
+    from jnius import JavaException, cast
 
-    for commit in java_class("org.apache.lucene.index.DirectoryReader").listCommits(directory).toArray():
+    readers = java_class("org.apache.lucene.index.DirectoryReader")
+    for tries_left in reversed(range(TRIES)):
+        try:
+            commits = readers.listCommits(directory).toArray()
+            break
+        except JavaException:  # Lucene read an older commit whose files the end of an update then removed, with it
+            if not tries_left:
+                raise
+    for commit in commits:
         commit = cast("org.apache.lucene.index.IndexCommit", commit)
         if commit.getSegmentsFileName() == file:
             return commit

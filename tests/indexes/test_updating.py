@@ -22,7 +22,7 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import OutputLockedError
-from rerank_plugin.indexes import additions, updating
+from rerank_plugin.indexes import additions, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.forward import FIELDS, is_appended
 from rerank_plugin.indexes.generations import updating as updating_index
@@ -552,6 +552,34 @@ def test_a_kill_while_old_files_are_removed_leaves_a_whole_generation(tmp_path):
         index.close()
     add(folder, document(21))
     only_its_files(Index(folder))
+
+
+def test_an_index_is_opened_while_an_update_removes_the_old_commit(folder, monkeypatch):
+    """Lucene finds its file, but not those of its segments, which are removed after it."""
+    old, java_class = folder / "lucene" / "segments_1", lucene_reader.java_class
+    commit = old.read_bytes()
+    updating.delete(folder, [document(1).id])
+    merge_index(folder)
+    assert not old.exists()
+
+    class Listing:
+        """As an update that removes the file as soon as Lucene has read it."""
+
+        def open(self, commit):
+            return java_class("org.apache.lucene.index.DirectoryReader").open(commit)
+
+        def listCommits(self, directory):  # noqa: N802
+            try:
+                return java_class("org.apache.lucene.index.DirectoryReader").listCommits(directory)
+            finally:
+                old.unlink(missing_ok=True)
+
+    old.write_bytes(commit)
+    listing = {"org.apache.lucene.index.DirectoryReader": Listing()}
+    monkeypatch.setattr(lucene_reader, "java_class", lambda name: listing.get(name) or java_class(name))
+    reader = Index(folder).open_lucene()
+    assert reader.numDocs() == 7
+    reader.close()
 
 
 WRITER = """
