@@ -129,7 +129,7 @@ class Parts:
             ]
             return cls(found["machine"], Transport(**found["transport"]), indexes)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no file of measured parts ({error}): measure them with --measure") from None
+            raise InputError(f"{path} is no file of measured parts ({error}): measure them first") from None
 
 
 def _searches(pipelines: Mapping[str, Any]) -> dict[str, list[Search]]:

@@ -38,7 +38,7 @@ GIGA = 1e9
 class MeasuringConfig:
     """How the parts are measured, and how a cluster on this machine is checked."""
 
-    sample: int = setting(100, "queries of each --queries to measure with, at most", metavar="N")
+    sample: int = setting(100, "queries to measure with, at most, of each source of queries", metavar="N")
     rounds: int = setting(2, "times that each query is measured", metavar="N")
     heap: str = setting("512m", "Java's heap in the process of each shard", option="shard_heap", metavar="SIZE")
     cluster: str = setting("local", "Ray cluster to measure Ray on: HOST:PORT, auto, or local to start one here")
@@ -123,7 +123,7 @@ def checked(
     for folder in folders:
         measured = next((each for each in parts.indexes if each.name == str(folder)), None)
         if measured is None:
-            raise InputError(f"{folder} was not measured: give --measure with --check")
+            raise InputError(f"{folder} was not measured: measure it, too, before the check")
         size = Size.of(measured)
         cluster = Cluster(size, measured.shards, processors(), together=True)
         with closing(open_index(ClusterConfig(config.cluster, heap=config.heap).url(folder))) as index:

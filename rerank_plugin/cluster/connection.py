@@ -45,7 +45,7 @@ def disconnect() -> None:
 def cluster_processors() -> int:
     """The processors of the cluster; an `InputError` if it has none for tasks."""
     if (processors := int(ray.cluster_resources().get("CPU", 0))) < 1:
-        raise InputError("the Ray cluster has no CPU for tasks: start it with --num-cpus")
+        raise InputError("the Ray cluster has no CPU for tasks: start its nodes with some")
     return processors
 
 
