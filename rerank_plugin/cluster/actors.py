@@ -1,8 +1,8 @@
 """The shards of an index as actors of Ray, each with a Java of its own.
 
-A process of Ray never forks another after Java runs, and Ray restarts one that dies as often as needed. A call of a
-dead process is not repeated by Ray (it would count the time of the restart as tries): the coordinator asks another
-replica, keeps the dead one from questions, and pings it until it answers, which it does with its shard open.
+A process of Ray never forks another after Java runs, and Ray restarts one that dies as often as needed. Questions take
+connections of their own (:mod:`rerank_plugin.cluster.channel`). When one breaks, the coordinator asks another replica,
+keeps the dead one from questions, and pings it by Ray until it answers, which it does with its shard open.
 
 A process has several generations of its shard open, when the index is opened again after an update: the old one until
 its last search has ended, and the new one.
@@ -11,18 +11,21 @@ its last search has ended, and the new one.
 from __future__ import annotations
 
 import logging
+import math
 import time
+import traceback
 from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from itertools import count
 from pathlib import Path
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Semaphore, Thread
 from typing import Any, ClassVar, NamedTuple
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
+from rerank_plugin.cluster.channel import Address, Channel, Channels, answered, listen
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question, Shards
@@ -51,6 +54,23 @@ class ShardActor:
         self.folder, self.threads, self.lock = folder, threads, Lock()
         self.shards: dict[int, OpenShard] = {}
         self.closed: set[int] = set()
+        self.turns = Semaphore(AT_ONCE)
+        self.listening = listen(ray.util.get_node_ip_address(), self._converse)
+
+    def address(self) -> Address:
+        """Where it answers the same questions sooner."""
+        return self.listening
+
+    def _converse(self, channel: Channel) -> None:
+        opening = Opening(*channel.receive())
+        while True:
+            question = channel.receive()
+            try:
+                with self.turns:
+                    answer = self.ask(opening, question)
+            except Exception:  # an error of ours, whose cause should be seen where it matters
+                answer = traceback.format_exc(), None, -1.0
+            channel.send(answer)
 
     def ask(self, opening: Opening, question: Question) -> tuple[str, Any, float]:
         """The message of an `InputError`, or an empty one and the answer; and the seconds that it took.
@@ -157,22 +177,36 @@ class RayShards(Shards):
         self.actors, self.opening = self.processes.actors, Opening(next(self.processes.numbers), generation)
         self.changed = Condition()
         self.away: set[tuple[int, int]] = set()  # shards and replicas that do not answer
+        self.channels: dict[tuple[int, int], Channels] = {}
+        self.timeout = config.deadline if config.replicas == 1 else config.hedge  # of connections and their messages
         self.remembered: list[Question] = []
         self.closed, self.turn = False, 0
         self.times = deque[tuple[float, float]](maxlen=TIMES)
         try:
-            for error, *_ in self._opened([replica for replicas in self.actors for replica in replicas]):
-                if error:
-                    raise InputError(error)
+            self._open()
         except BaseException:
             self.close()
             raise
 
-    def _opened(self, actors: Sequence[Any]) -> list[tuple[str, Any, float]]:
+    def _open(self) -> None:
+        actors = {
+            (n, replica): actor for n, replicas in enumerate(self.actors) for replica, actor in enumerate(replicas)
+        }
+        opened = [actor.ask.remote(self.opening, ("opened",)) for actor in actors.values()]
         try:
-            return ray.get([actor.ask.remote(self.opening, ("opened",)) for actor in actors], timeout=OPENING)
+            for error, *_ in ray.get(opened, timeout=OPENING):
+                if error:
+                    raise InputError(error)
+            addresses = ray.get([actor.address.remote() for actor in actors.values()], timeout=OPENING)
         except RayError as error:
             raise InputError(f"a shard does not open on the cluster ({one_line(error):.300})") from error
+        for of, address in zip(actors, addresses):
+            self.channels[of] = Channels(address, tuple(self.opening))
+            try:  # a port that no machine can reach is told before the first search
+                self.channels[of].idle.append(self.channels[of].take(self.timeout))
+            except OSError as error:
+                place = f"{address.host}:{address.port}"
+                raise InputError(f"{self._name(*of)} cannot be reached at {place} ({error}): open the port") from error
 
     def remember(self, question: Question) -> None:
         with self.changed:
@@ -182,55 +216,70 @@ class RayShards(Shards):
         if self.closed:
             raise InputError("the connection to the cluster is closed: open the index again")
         started = time.monotonic()
-        deadline = started + self.config.deadline
-        pending: dict[Any, tuple[int, int]] = {}
-        for number, question in questions.items():
-            if (replica := self._replica(number)) is not None:
-                pending[self._send(number, replica, question)] = number, replica
+        deadline, hedge = started + self.config.deadline, started + self.config.hedge
+        pending: dict[Channel, tuple[int, int]] = {}
         answers: dict[int, tuple[Any, float]] = {}
-        hedged = self.config.replicas == 1
-        while len(answers) < len(questions):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                for number, replica in pending.values():  # too slow: not asked again until it has answered a ping
-                    self._quarantine(number, replica)
-                raise self._unavailable(questions.keys() - answers.keys())
-            if self.partial and (lost := self.lost() & (questions.keys() - answers.keys())):
-                raise self._unavailable(lost)
-            if pending:
-                some = left if hedged else min(left, self.config.hedge)
-                done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=some, fetch_local=True)
-                done = done or ray.wait(list(pending), num_returns=1, timeout=0)[0]
-                for reference in done:
-                    number, replica = pending.pop(reference)
-                    self._take(number, replica, reference, answers)
-            asked = {number for number, _ in pending.values()}
-            for number, question in questions.items():
-                if number in answers or (number in asked and hedged):
-                    continue
-                others = {replica for of, replica in pending.values() if of == number}
-                replica = self._replica(number, others, wait=0.0 if pending else min(left, PING))
-                if replica is not None:
-                    pending[self._send(number, replica, question)] = number, replica
-            hedged = True
+        try:
+            while len(answers) < len(questions):
+                now = time.monotonic()
+                if now >= deadline:
+                    for slow in pending.values():  # not asked again until it has answered a ping
+                        self._quarantine(*slow)
+                    raise self._unavailable(questions.keys() - answers.keys())
+                if self.partial and (lost := self.lost() & (questions.keys() - answers.keys())):
+                    raise self._unavailable(lost)
+                asked = {number for number, _ in pending.values()}
+                if late := now >= hedge:
+                    hedge = math.inf  # once
+                for number, question in questions.items():
+                    if number in answers or (number in asked and not late):
+                        continue
+                    others = {replica for of, replica in pending.values() if of == number}
+                    replica = self._replica(number, others, wait=0.0 if pending else min(deadline - now, PING))
+                    if replica is not None and (channel := self._send(number, replica, question)) is not None:
+                        pending[channel] = number, replica
+                if pending:
+                    for channel in answered(pending, min(deadline, hedge) - now):
+                        self._take(*pending.pop(channel), channel, answers)
+        finally:
+            for channel in pending:  # an answer that nobody waits for
+                channel.close()
         if len(answers) > 1:
             self.times.append((time.monotonic() - started, max(seconds for _, seconds in answers.values())))
         return {number: answer for number, (answer, _) in answers.items()}
 
-    def _send(self, number: int, replica: int, question: Question) -> Any:
-        return self.actors[number][replica].ask.remote(self.opening, question)
-
-    def _take(self, number: int, replica: int, reference: Any, answers: dict[int, Any]) -> None:
-        """Add the answer of a call, unless its process died, which is then kept from questions."""
+    def _send(self, number: int, replica: int, question: Question) -> Channel | None:
+        """Ask a replica; None if it cannot be reached, which is then kept from questions."""
+        channel = None
         try:
-            error, answer, seconds = ray.get(reference)
-        except RayError as failure:
-            log.warning("%s does not answer (%s)", self._name(number, replica), type(failure).__name__)
-            self._quarantine(number, replica)
+            channel = self.channels[number, replica].take(self.timeout)
+            channel.send(question)
+            return channel
+        except OSError as error:
+            self._fail(number, replica, channel, error)
+            return None
+
+    def _take(self, number: int, replica: int, channel: Channel, answers: dict[int, tuple[Any, float]]) -> None:
+        """Add the answer of a replica, unless its process died, which is then kept from questions."""
+        channels = self.channels[number, replica]
+        try:
+            error, answer, seconds = channel.receive()
+        except OSError as failure:
+            self._fail(number, replica, channel, failure)
             return
+        channels.idle.append(channel)
+        if seconds < 0:
+            raise RuntimeError(f"{self._name(number, replica)}: {error}")
         if error:
             raise InputError(error)
         answers.setdefault(number, (answer, seconds))
+
+    def _fail(self, number: int, replica: int, channel: Channel | None, error: OSError) -> None:
+        self.channels[number, replica].close()
+        if channel is not None:
+            channel.close()
+        log.warning("%s does not answer (%s)", self._name(number, replica), one_line(error) or type(error).__name__)
+        self._quarantine(number, replica)
 
     def _name(self, number: int, replica: int) -> str:
         name = f"shard {number} of {len(self.actors)}"
@@ -290,11 +339,16 @@ class RayShards(Shards):
 
     def _refusal(self, number: int, replica: int) -> str | None:
         """Empty if a process is open and has loaded everything, or why it refuses; None if it does not answer."""
+        actor = self.actors[number][replica]
         try:
             for question in (("opened",), *self.remembered):
-                error, *_ = ray.get(self._send(number, replica, question), timeout=OPENING)
+                error, *_ = ray.get(actor.ask.remote(self.opening, question), timeout=OPENING)
                 if error:
                     return error
+            self.channels[number, replica].close()
+            self.channels[number, replica] = Channels(
+                ray.get(actor.address.remote(), timeout=OPENING), tuple(self.opening)
+            )
         except (RayError, GetTimeoutError):
             return None
         return ""
@@ -305,4 +359,6 @@ class RayShards(Shards):
             if self.closed:
                 return
             self.closed = True
+        for channels in self.channels.values():
+            channels.close()
         self.processes.release(self.opening)

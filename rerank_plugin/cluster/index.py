@@ -164,6 +164,8 @@ class RemoteForward(ShardedForward):
     def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
         """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
         parts = {number: (at, local) for number, at, local in self.by_shard(rows)}
+        if not parts:
+            return []
         answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
         return [(parts[number][0], answer) for number, answer in answers.items()]
 

@@ -1,0 +1,73 @@
+"""Questions and answers as bytes: msgpack with arrays, tuples, and records of known classes. Nothing else is read."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Document, Query
+from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
+from rerank_plugin.indexes.forward import Words
+from rerank_plugin.indexes.sharding import Generation
+from rerank_plugin.kernels.quantization import Codes, QuantizedQueries
+from rerank_plugin.models.attribution import Attribution, Part
+from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.retrieval.lucene import LuceneConfig
+
+# Numbers of msgpack's extensions: each is a list itself.
+TUPLE, ARRAY, RECORD = 1, 2, 3
+RECORDS = {
+    record.__name__: record
+    for record in (
+        Attribution, Codes, Document, Filter, Generation, LuceneConfig, Part, QuantizedQueries, Query, RerankerOptions,
+        ScoredPart, WholeQuery, Words,
+    )
+}  # fmt: skip
+
+
+def packed(message: Any) -> bytes:
+    """A message of None, bool, int, float, str, bytes, lists, dictionaries, tuples, arrays of numbers and `RECORDS`.
+
+    Raises:
+        TypeError: it holds something else.
+    """
+    data: bytes = msgpack.packb(message, default=_extension, strict_types=True)
+    return data
+
+
+def unpacked(data: bytes | memoryview) -> Any:
+    """The message; arrays can be written to, as if they were made here.
+
+    Raises:
+        ValueError, TypeError, KeyError: the bytes are no message.
+    """
+    return msgpack.unpackb(data, ext_hook=_value, strict_map_key=False)
+
+
+def _extension(value: Any) -> msgpack.ExtType:
+    kind = type(value)
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        return msgpack.ExtType(ARRAY, packed([value.dtype.str, list(value.shape), value.tobytes()]))
+    if kind is tuple:
+        return msgpack.ExtType(TUPLE, packed(list(value)))
+    if RECORDS.get(kind.__name__) is kind:
+        values = [getattr(value, each.name) for each in fields(value)] if is_dataclass(value) else list(value)
+        return msgpack.ExtType(RECORD, packed([kind.__name__, *values]))
+    raise TypeError(f"a message cannot hold {kind.__name__}")
+
+
+def _value(number: int, data: bytes) -> Any:
+    parts = unpacked(data)
+    if number == TUPLE:
+        return tuple(parts)
+    if number == RECORD:
+        return RECORDS[parts[0]](*parts[1:])
+    if number != ARRAY:
+        raise ValueError(f"unknown extension {number}")
+    dtype, shape, content = parts
+    array = np.frombuffer(bytearray(content), np.dtype(dtype)).reshape(shape)
+    return array if shape else array[()]  # a single number
