@@ -6,7 +6,7 @@ are searched for with their frequencies in the whole collection: scores are thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -42,6 +42,7 @@ from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.lucene import LuceneConfig, LuceneFirstStage
 
 MOST_KEPT = 64  # first stages with other settings
+MOST_WORDS = 1 << 14  # Lucene's queries of words, some hundred bytes each
 NOTHING = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
@@ -251,7 +252,7 @@ class _PartStage(LuceneFirstStage):
     def search_words(self, words: WholeQuery, filter: Filter | None, depth: int) -> Candidates:
         """The best ``depth`` documents."""
         with pyjnius_lock:
-            queries = [query for word in zip(*words) if (query := self._term(*word)) is not None]
+            queries = [query for word in zip(*words) if (query := self.term(*word)) is not None]
         if not queries:
             return Candidates(self.forward, *NOTHING)
         both = clauses(*((query, "SHOULD") for query in queries))
@@ -259,6 +260,11 @@ class _PartStage(LuceneFirstStage):
             self.index.check_filter(filter)
             both = clauses((both, "MUST"), (filter_query(filter), "FILTER"))
         return self._best(self._hits, both, depth)
+
+    @cached_property
+    def term(self) -> Callable[[str, int, tuple[int, int]], Any | None]:
+        """`_term`, which calls Java eight times, once for a word."""
+        return lru_cache(MOST_WORDS)(self._term)
 
     def _term(self, word: str, repeats: int, frequency: tuple[int, int]) -> Any | None:
         """Lucene's query of a word; None if no document here holds it."""
@@ -268,7 +274,7 @@ class _PartStage(LuceneFirstStage):
         states = java_class("org.apache.lucene.index.TermStates").build(self._context, term, True)
         states.accumulateStatistics(frequency[0] - here, frequency[1] - self.reader.totalTermFreq(term))
         query = java_class("org.apache.lucene.search.TermQuery")(term, states)
-        return java_class("org.apache.lucene.search.BoostQuery")(query, repeats)
+        return query if repeats == 1 else java_class("org.apache.lucene.search.BoostQuery")(query, repeats)
 
     @cached_property
     def _context(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -244,11 +245,15 @@ def _value_query(field: str, value: str) -> Any:
 def clauses(*parts: tuple[Any, str]) -> Any:
     """Lucene's Boolean query of other queries, each with its role: MUST, FILTER, SHOULD or MUST_NOT."""
     builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
-    occur = java_class("org.apache.lucene.search.BooleanClause$Occur")
     with pyjnius_lock:
         for query, role in parts:
-            builder.add(query, getattr(occur, role))
+            builder.add(query, _occur(role))
         return builder.build()
+
+
+@cache
+def _occur(role: str) -> Any:
+    return getattr(java_class("org.apache.lucene.search.BooleanClause$Occur"), role)
 
 
 def matching_numbers(reader: Any, query: Any) -> np.ndarray:
