@@ -48,10 +48,14 @@ class Opening(NamedTuple):
 
 
 class ShardActor:
-    """The process of a shard. It has the shard open once for each opening: generations are beside one another."""
+    """The process of a shard. It has the shard open once for each opening: generations are beside one another.
 
-    def __init__(self, folder: str, threads: int):
-        self.folder, self.threads, self.lock = folder, threads, Lock()
+    Args:
+        beside: the processes of shards on this machine, this one included, which share the processors.
+    """
+
+    def __init__(self, folder: str, beside: int):
+        self.folder, self.threads, self.lock = folder, max(1, processors() // beside), Lock()
         self.shards: dict[int, OpenShard] = {}
         self.closed: set[int] = set()
         self.turns = Semaphore(AT_ONCE)
@@ -129,9 +133,10 @@ class Processes:
             num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD",
             runtime_env=environment(config.heap),
         )  # fmt: skip
-        threads = max(1, processors() // len(folders)) if config.address == "local" else processors()
+        machines = max(sum(node["Alive"] for node in ray.nodes()), 1)
+        beside = -(-len(folders) * config.replicas // machines)
         self.actors: list[list[Any]] = [
-            [actor.remote(str(folder), threads) for _ in range(config.replicas)] for folder in folders
+            [actor.remote(str(folder), beside) for _ in range(config.replicas)] for folder in folders
         ]
         self.users, self.numbers = 0, count()
 
