@@ -196,8 +196,12 @@ class Coordinator:
 
     def ask_searched(self, *question: Any) -> dict[int, Any]:
         """The answers of the shards that the present search does not leave out, by their numbers."""
+        return self.answering.ask(dict.fromkeys(self.searched(), question))
+
+    def searched(self) -> list[int]:
+        """The shards that the present search does not leave out."""
         left_out = self.index.left_out.get()
-        return self.answering.ask({n: question for n in range(len(self.forward.shards)) if n not in left_out})
+        return [number for number in range(len(self.forward.shards)) if number not in left_out]
 
     def are_in(self, rows: np.ndarray, shards: frozenset[int]) -> np.ndarray:
         return np.isin(self.forward.shard_numbers[rows], sorted(shards))
@@ -322,7 +326,34 @@ class RemoteStore(VectorStore):
     def search_many(
         self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        parts = self.coordinator.ask_searched("nearest", *self.named, self.quantize(queries), count, fits, probes)
+        nearest = "nearest", *self.named, self.quantize(queries), count, fits, probes
+        return self._best(self.coordinator.ask_searched(*nearest), count)
+
+    def search_and_score(
+        self, query: np.ndarray | QuantizedQueries, count: int, candidates: np.ndarray, fits: Any = None,
+        probes: int | None = None, vectors: Any = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        quantized = self.quantize(query)
+        nearest, products = (
+            ("nearest", *self.named, quantized, count, fits, probes),
+            ("products", *self.named, quantized),
+        )
+        parts = {number: (at, local) for number, at, local in self.coordinator.forward.by_shard(candidates)}
+        answers = self.coordinator.answering.ask({
+            number: ("several", nearest, *([(*products, parts[number][1])] if number in parts else []))
+            for number in self.coordinator.searched()
+        })  # fmt: skip
+        scores = np.zeros(len(candidates), np.float32)
+        for number, (at, _) in parts.items():
+            scores[at] = answers[number][1]
+        ((rows, best),) = self._best({number: answer[0] for number, answer in answers.items()}, count)
+        others = ~np.isin(candidates, rows)
+        return rows, best, candidates[others], scores[others]
+
+    def _best(
+        self, parts: Mapping[int, Sequence[tuple[np.ndarray, np.ndarray]]], count: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The best ``count`` documents of each query from the shards' rows and scores for each."""
         found = []
         for of_query in zip(*parts.values()):
             rows = np.concatenate([self.coordinator.rows(number, local) for number, (local, _) in zip(parts, of_query)])

@@ -104,6 +104,10 @@ class Shard:
         detach_at_thread_end()
         return getattr(self, method)(*arguments)
 
+    def several(self, *questions: tuple[Any, ...]) -> list[Any]:
+        """The answers of several questions, each a method and its arguments."""
+        return [self.ask(*question) for question in questions]
+
     # Lucene
 
     def frequencies(self, field: str, words: Sequence[str]) -> np.ndarray:

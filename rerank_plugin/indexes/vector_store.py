@@ -41,7 +41,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -184,6 +184,24 @@ class VectorStore:
             probes: lists to read; more are read where they hold fewer than ``count`` documents.
         """
         return self.search_many(query, count, fits, probes)[0]
+
+    def search_and_score(
+        self,
+        query: np.ndarray | QuantizedQueries,
+        count: int,
+        candidates: np.ndarray,
+        fits: np.ndarray | Fitting | None = None,
+        probes: int | None = None,
+        vectors: Any = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """As :meth:`search`, and behind it the rows and scores of those ``candidates`` int64 [C] that it does not find.
+
+        Args:
+            vectors: what searches; by default this store.
+        """
+        rows, scores = (vectors or self).search(query, count, fits, probes)
+        others = np.setdiff1d(candidates, rows)
+        return rows, scores, others, self.scores(query, others)
 
     def search_many(
         self,

@@ -227,12 +227,13 @@ class DenseStage:
             return Candidates(self.forward, NONE, NONE)
         moved, reach = self.store.quantize(self._moved(query.encoding, feedback, weight)), depth + MORE
         while True:
-            rows, scores = self.vectors.search(moved, reach, query.fitting, self.probes)
+            rows, scores, others, their_scores = self.store.search_and_score(
+                moved, reach, candidates, query.fitting, self.probes, self.vectors
+            )
             if len(rows) < reach or scores[-1] < scores[depth - 1]:  # or documents that tie with the last are missing
                 break
             reach *= 4
-        others = np.setdiff1d(candidates, rows)
-        scores = np.concatenate([scores, self.store.scores(moved, others)])
+        scores = np.concatenate([scores, their_scores])
         return Candidates(self.forward, np.concatenate([rows, others]), scores).best(depth)
 
     def neighbours(self, row: int, depth: int) -> Candidates:
