@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,6 +39,7 @@ from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
 
 log = logging.getLogger(__name__)
 
+MOST_FILTERS = 64  # filters whose numbers of documents are remembered, 8 bytes for each inverted list
 MOST_WORDS = 1 << 20  # words whose document frequencies are remembered, some 100 bytes each
 Question = tuple[Any, ...]  # the name of a method of a `Shard`, and its arguments
 
@@ -304,6 +305,7 @@ class RemoteStore(VectorStore):
         self.coordinator = coordinator
         widths = whole.spaces.widths[: int(np.searchsorted(np.cumsum(whole.spaces.widths), whole.size)) + 1]
         self.named = key, tuple(widths), whole.description[CHECKSUM]
+        self.held = lru_cache(MOST_FILTERS)(self._held)
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
         codes = np.zeros((len(rows), self.spaces.padded), np.int8)
@@ -320,8 +322,15 @@ class RemoteStore(VectorStore):
         return scores
 
     def fitting(self, fits: Any) -> Any:
-        """The filter, which each shard applies."""
-        return fits
+        """The filter, which each shard applies, and the collection's documents that fit in each list, int64 [L]."""
+        if not isinstance(fits, Filter):
+            return fits
+        one_list = self.inverted_lists == 1  # all are searched
+        return fits, None if one_list else self.held(fits, tuple(self.coordinator.searched()))
+
+    def _held(self, filter: Filter, shards: tuple[int, ...]) -> np.ndarray:
+        answers = self.coordinator.answering.ask(dict.fromkeys(shards, ("held", *self.named, filter)))
+        return np.sum([*answers.values()], axis=0)
 
     def search_many(
         self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None

@@ -31,7 +31,7 @@ from rerank_plugin.indexes.lucene_reader import (
 )
 from rerank_plugin.indexes.sharded_store import OF
 from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words, shard_folder
-from rerank_plugin.indexes.vector_store import VectorStore, open_store
+from rerank_plugin.indexes.vector_store import Fitting, VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
 from rerank_plugin.models.attribution import Attribution
@@ -148,12 +148,28 @@ class Shard:
 
     def nearest(
         self, key: str, widths: tuple[int, ...], of: str, queries: QuantizedQueries, count: int,
-        filter: Filter | None, probes: int | None,
+        fits: tuple[Filter, np.ndarray | None] | None, probes: int | None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-        """As :meth:`VectorStore.search_many <rerank_plugin.indexes.vector_store.VectorStore.search_many>`."""
-        store = self.store(key, widths, of)
-        fits = None if filter is None else store.fitting(self.index.fitting(filter))
-        return store.search_many(queries, count, fits, probes)
+        """As :meth:`VectorStore.search_many <rerank_plugin.indexes.vector_store.VectorStore.search_many>`.
+
+        Args:
+            fits: a filter, and how many documents of the collection fit in each inverted list, int64 [L]; None for the
+                numbers of the shard.
+        """
+        store, fitting = self.store(key, widths, of), None
+        if fits is not None:
+            filter, held = fits
+            fitting = self._fitting(store, filter) if held is None else self._fitting(store, filter).in_whole(held)
+        return store.search_many(queries, count, fitting, probes)
+
+    def held(self, key: str, widths: tuple[int, ...], of: str, filter: Filter) -> np.ndarray:
+        """How many documents here fit a filter in each inverted list, int64 [L]."""
+        return self._fitting(self.store(key, widths, of), filter).held
+
+    def _fitting(self, store: VectorStore, filter: Filter) -> Fitting:
+        fitting = store.fitting(self.index.fitting(filter))
+        assert fitting is not None, "there is a filter"
+        return fitting
 
     def products(
         self, key: str, widths: tuple[int, ...], of: str, queries: QuantizedQueries, rows: np.ndarray

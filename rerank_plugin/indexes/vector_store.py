@@ -88,6 +88,21 @@ class Fitting(NamedTuple):
 
     positions: np.ndarray
     lists: np.ndarray
+    counted: np.ndarray | None = None  # `lists` of the whole collection, of which the store may be a part
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The lists' starts by which lists to read are chosen, int64 [G, L + 1]."""
+        return self.lists if self.counted is None else self.counted
+
+    @property
+    def held(self) -> np.ndarray:
+        """The number of documents that fit in each list, int64 [L]."""
+        return np.diff(self.lists, axis=1).sum(axis=0)
+
+    def in_whole(self, held: np.ndarray) -> Fitting:
+        """These, read from the lists that the whole collection would read, with ``held`` of all its parts in sum."""
+        return self._replace(counted=np.concatenate([[0], np.cumsum(held)])[None])
 
 
 class VectorStore:
@@ -215,7 +230,7 @@ class VectorStore:
 
         queries, fitting = self.quantize(queries), self.fitting(fits)
         held, lists = int(self.counted[-1, -1]), self.inverted_lists
-        documents = held if fitting is None else len(fitting.positions)
+        documents = held if fitting is None else int(fitting.counts[-1, -1])
         reach = max(count, math.ceil((probes or self.probes) * held / lists))
         exhaustive = documents <= (reach if fitting is None else max(reach, FLAT))
         threads = self.threads if min(reach, documents) >= MANY else 1
@@ -244,7 +259,7 @@ class VectorStore:
 
         lists, offsets, counted = self.inverted_lists, self.lists, self.counted
         if fitting is not None:
-            offsets = counted = fitting.lists
+            offsets, counted = fitting.lists, fitting.counts
         some = 2 * math.ceil(lists * reach / max(int(counted[-1, -1]), 1))
         while True:
             some = min(some, lists)

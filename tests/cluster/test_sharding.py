@@ -6,6 +6,7 @@ import pickle
 import shutil
 import signal
 import time
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems, queries
 from rerank_plugin.files.checksums import sealed
 from rerank_plugin.index import main as index_command
-from rerank_plugin.indexes import updating
+from rerank_plugin.indexes import updating, vector_store
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.sharding import Generation
@@ -95,7 +96,7 @@ def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins):
     single.close()
 
 
-def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path):
+def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path, monkeypatch):
     folder = shutil.copytree(twins[1], tmp_path / "copy")
     index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "10", "--overwrite"])
     forward = Index(folder).forward
@@ -104,8 +105,14 @@ def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path):
     spaces = Spaces(described["spaces"])
     whole, parts = open_store(forward, key, spaces), [open_store(shard, key, spaces) for shard in forward.shards]
     asked = whole.decode(np.arange(0, len(forward), 50))
-    for count, probes in ((20, 2), (300, 1), (600, None), (len(forward), 12)):
-        for expected, *found in zip(*(store.search_many(asked, count, None, probes) for store in (whole, *parts))):
+    monkeypatch.setattr(vector_store, "FLAT", 0)  # with a filter more are searched by lists
+    fits = np.random.default_rng(5).random(len(forward)) < 0.3
+    fitting = [part.fitting(fits[rows]) for part, rows in zip(parts, forward.rows_of)]
+    held = sum(each.held for each in fitting)
+    filters = [[None] * (SHARDS + 1), [fits, *(each.in_whole(held) for each in fitting)]]
+    for (count, probes), of_stores in product(((20, 2), (300, 1), (600, None), (len(forward), 12)), filters):
+        searched = zip((whole, *parts), of_stores)
+        for expected, *found in zip(*(store.search_many(asked, count, of, probes) for store, of in searched)):
             rows = np.concatenate([of[local] for of, (local, _) in zip(forward.rows_of, found)])
             scores = np.concatenate([some for _, some in found])
             order = np.lexsort((rows, -scores))[:count]
