@@ -16,6 +16,7 @@ from rerank_plugin.cluster.config import ClusterConfig, parsed
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import Pipeline, read
 from rerank_plugin.ranking.reranker import Reranker, ranked_hits
@@ -47,6 +48,21 @@ def run(index, stage, rerankers, depth=100):
 def test_runs_are_those_of_a_single_index(twins, remote, stage, rerankers):
     expected = run(twins[0], stage, rerankers)
     assert run(remote, stage, rerankers) == expected and any(ids for ids, _ in expected)
+
+
+def test_pacrr_ranks_as_on_a_single_index(twins, remote, tmp_path):
+    import torch
+
+    from rerank_plugin.benchmark.measured_rerankers import random_vectors
+    from rerank_plugin.models.checkpoints import save_checkpoint
+    from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
+
+    vectors = random_vectors(Index(twins[0]).forward, 42)
+    torch.manual_seed(42)
+    model = Pacrr(PacrrConfig("kwindow"), torch.from_numpy(vectors.matrix))
+    save_checkpoint(tmp_path / "pacrr", model, vectors, {"made_by": "at random"})
+    expected, found = (run(index, "bm25", (str(tmp_path / "pacrr"),)) for index in (twins[0], remote))
+    assert found == expected and len(set(found[0][1])) > 50
 
 
 def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins, remote):
