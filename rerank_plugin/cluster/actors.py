@@ -194,24 +194,33 @@ class RayShards(Shards):
             raise
 
     def _open(self) -> None:
+        """Open every shard. A process that dies meanwhile is pinged, unless it is the only one of its shard."""
         actors = {
             (n, replica): actor for n, replicas in enumerate(self.actors) for replica, actor in enumerate(replicas)
         }
-        opened = [actor.ask.remote(self.opening, ("opened",)) for actor in actors.values()]
-        try:
-            for error, *_ in ray.get(opened, timeout=OPENING):
-                if error:
-                    raise InputError(error)
-            addresses = ray.get([actor.address.remote() for actor in actors.values()], timeout=OPENING)
-        except RayError as error:
-            raise InputError(f"a shard does not open on the cluster ({one_line(error):.300})") from error
-        for of, address in zip(actors, addresses):
+        asked = {
+            of: (actor.ask.remote(self.opening, ("opened",)), actor.address.remote()) for of, actor in actors.items()
+        }
+        failed: dict[tuple[int, int], RayError] = {}
+        for of, references in asked.items():
+            try:
+                (error, *_), address = ray.get(list(references), timeout=OPENING)
+            except RayError as failure:
+                failed[of] = failure
+                continue
+            if error:
+                raise InputError(error)
             self.channels[of] = Channels(address, tuple(self.opening))
             try:  # a port that no machine can reach is told before the first search
                 self.channels[of].idle.append(self.channels[of].take(self.timeout))
             except OSError as error:
                 place = f"{address.host}:{address.port}"
                 raise InputError(f"{self._name(*of)} cannot be reached at {place} ({error}): open the port") from error
+        for number, replica in failed:
+            if all((number, other) in failed for other in range(self.config.replicas)):
+                said = one_line(failed[number, replica])
+                raise InputError(f"{self._name(number, replica)} does not open on the cluster ({said:.300})")
+            self._quarantine(number, replica)
 
     def remember(self, question: Question) -> None:
         with self.changed:
@@ -350,10 +359,10 @@ class RayShards(Shards):
                 error, *_ = ray.get(actor.ask.remote(self.opening, question), timeout=OPENING)
                 if error:
                     return error
-            self.channels[number, replica].close()
-            self.channels[number, replica] = Channels(
-                ray.get(actor.address.remote(), timeout=OPENING), tuple(self.opening)
-            )
+            address = ray.get(actor.address.remote(), timeout=OPENING)
+            if (before := self.channels.get((number, replica))) is not None:
+                before.close()
+            self.channels[number, replica] = Channels(address, tuple(self.opening))
         except (RayError, GetTimeoutError):
             return None
         return ""

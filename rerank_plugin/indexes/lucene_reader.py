@@ -60,7 +60,8 @@ def side_by_side(readers: list[Any]) -> Any:
 
 
 def open_directory(folder: Path) -> Any:
-    """Lucene's directory of a folder."""
+    """Lucene's directory of a folder; starts the JVM."""
+    start_jvm()
     return java_class("org.apache.lucene.store.FSDirectory").open(java_path(folder))
 
 

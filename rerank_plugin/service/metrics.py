@@ -23,6 +23,9 @@ class Metrics:
         self.late = Counter(
             "rerank_late", "Searches answered in first-stage order after the deadline", registry=self.registry
         )
+        self.partial = Counter(
+            "rerank_partial", "Searches answered without the documents of shards that did not", registry=self.registry
+        )
         self.reloads = Counter("rerank_reloads", "Reloads", ["result"], registry=self.registry)
         admitted = Gauge("rerank_requests_inside", "Admitted queries, running or waiting", registry=self.registry)
         admitted.set_function(lambda: scheduler.admitted_queries)

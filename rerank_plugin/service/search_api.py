@@ -181,6 +181,8 @@ async def _search_one(
             service.metrics.late.inc()
             answer = await scheduler.in_thread(search.answer, name, None)
     service.metrics.observe(answer.timings)
+    if answer.shards is not None:
+        service.metrics.partial.inc()
     return answer
 
 

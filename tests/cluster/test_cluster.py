@@ -1,5 +1,6 @@
 """An index of shards on two nodes of Ray on this machine against a single index: scores, refusals, and faults."""
 
+import json
 import os
 import signal
 import time
@@ -23,6 +24,9 @@ from rerank_plugin.ranking.reranker import Reranker, ranked_hits
 from rerank_plugin.ranking.searcher import Searcher, rank_many
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.search import main as search
+from rerank_plugin.service.settings import ServiceConfig
+from tests.processes import start
+from tests.service.live import serving
 
 RUNS = [
     ("bm25", ()), ("qld", ()), ("dense:ktrel", ()), ("hybrid", ()), ("all", ("bm25-text",)), ("bm25", ("delta",)),
@@ -153,17 +157,25 @@ def test_a_dead_shard_is_named_and_answers_again(twins, remote, monkeypatch):
     assert run(remote, "hybrid", ()) == expected
 
 
+def place_of(folder, address):
+    """The place of an index whose rankings may lack documents."""
+    return ClusterConfig(address, replicas=2, deadline=60, heap="256m", partial=True).url(folder)
+
+
 @pytest.fixture(scope="module")
 def lacking(twins, address):
     """The same index, whose rankings may lack documents; its processes are those of `remote`."""
-    index = open_index(ClusterConfig(address, replicas=2, deadline=60, heap="256m", partial=True).url(twins[1]))
+    index = open_index(place_of(twins[1], address))
     yield index
     index.close()
 
 
 def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacking):
     place, text = lacking.forward, "aspirin after a heart attack"
-    with Searcher(lacking, "delta") as searcher, Searcher(twins[0], "delta") as single:
+    served = ServiceConfig({"sample": place_of(twins[1], address)}, {"delta": "delta"}, deadline=60)
+    with (
+        Searcher(lacking, "delta") as searcher, Searcher(twins[0], "delta") as single, serving(served) as client
+    ):  # fmt: skip
         expected = single.search(text, 500)
         assert searcher.search("insulin", 1).missing is None and expected.missing is None and len(expected) > 100
         others = [hit for hit in expected if place.shard_numbers[place.rows([hit.docid])[0]] != 1]
@@ -171,7 +183,6 @@ def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacki
         for victim in processes(lacking)[1]:
             os.kill(victim, signal.SIGKILL)
         found = searcher.search(text, 500)
-        assert found.missing == Missing((1,), 2, held)
         assert str(found.missing) == (
             f"shard 1 of 2 did not answer: {100 * held:.1f} % of the documents are missing from this ranking"
         )
@@ -183,14 +194,27 @@ def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacki
         again = Reranker.load("delta", twins[0]).rerank(text, ids, first_stage_scores=scores)
         assert [(hit.docid, hit.score) for hit in found] == [(hit.docid, hit.score) for hit in again]
         assert 10 < len(found) < len(expected)
+        assert found.missing == Missing((1,), 2, held)
+        answer = client.get("/v1/sample/search", params={"query": text}).json()
+        assert [hit["docid"] for hit in answer["candidates"]] == [hit.docid for hit in found[:10]]
+        assert answer["notes"] == [str(found.missing)] and answer["shards"] == {
+            "total": 2, "successful": 1, "failed": 1, "missing": [1], "missing_documents": round(held, 4),
+        }  # fmt: skip
+        assert "rerank_partial_total 1.0" in client.get("/metrics").text
+        refused = client.get("/v1/sample/explain", params={"query": text, "docid": found[0].docid})
+        assert refused.status_code == 503 and "shard 1 of 2 did not answer" in refused.json()["error"]
         for whole in (lambda: searcher.explain(text, found[0].docid), lambda: rank_many(lacking, {"1": text})):
             with pytest.raises(UnavailableError, match="shard 1 of 2 did not answer"):
                 whole()
-    with pytest.raises(SystemExit):
-        search([*"--queries sample:test --output x --partial-answers --cluster".split(), address, "--index", "i"])
-    wait_until_all_answer(lacking)
+        wait_until_all_answer(lacking)
+        wait_until_all_answer(client.app.state.service.collections.current.index("sample").index)
+        assert client.get("/v1/sample/search", params={"query": text}).json()["shards"] is None
+        before = processes(lacking)
+        assert client.app.state.service.reloads.ask().result() is None and processes(lacking) == before
     found = Searcher(lacking, "delta").search(text, 500)
     assert [(hit.docid, hit.score) for hit in found] == [(hit.docid, hit.score) for hit in expected]
+    with pytest.raises(SystemExit):
+        search([*"--queries sample:test --output x --partial-answers --cluster".split(), address, "--index", "i"])
 
 
 def test_a_shard_that_dies_between_two_stages_is_left_out(lacking):
@@ -226,6 +250,36 @@ def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins,
     with pytest.raises(InputError, match="the connection to the cluster is closed"):
         Searcher(again).search("heart")
     assert run(remote, "hybrid", ("delta",)) == run(twins[0], "hybrid", ("delta",))
+
+
+COORDINATOR = """if True:
+    import json, os, sys
+    import ray
+    from rerank_plugin import Searcher
+
+    with Searcher(sys.argv[1], "delta") as searcher:
+        actors = [actor for replicas in searcher.index.answering.actors for actor in replicas]
+        print(json.dumps(ray.get([actor.__ray_call__.remote(lambda _: os.getpid()) for actor in actors])), flush=True)
+        while True:
+            print(json.dumps([[hit.docid, hit.score] for hit in searcher.search("heart attack aspirin")]), flush=True)
+"""
+
+
+def test_a_killed_coordinator_takes_its_processes_with_it_and_leaves_the_index_as_it_was(twins, address, tmp_path):
+    files = {path: path.stat().st_mtime_ns for path in twins[1].rglob("*")}
+    place = ClusterConfig(address, heap="256m").url(twins[1])
+    process = start(tmp_path, "-c", COORDINATOR, place)
+    started = json.loads(process.stdout.readline())
+    answers = [process.stdout.readline() for _ in range(20)]
+    process.kill()
+    answers += process.communicate(timeout=60)[0].splitlines(keepends=True)
+    expected = [[hit.docid, hit.score] for hit in Searcher(twins[0], "delta").search("heart attack aspirin")]
+    assert all(json.loads(answer) == expected for answer in answers if answer.endswith("\n"))  # the last may be cut off
+    deadline = time.monotonic() + 60
+    while any(os.path.exists(f"/proc/{pid}") for pid in started):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert {path: path.stat().st_mtime_ns for path in twins[1].rglob("*")} == files
 
 
 def wait_until_all_answer(remote):

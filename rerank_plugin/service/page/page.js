@@ -102,6 +102,7 @@ async function search() {
     for (const name of ["left", "right"])
       byId(`side-${name}`).replaceChildren(...rankingView(answers[name], (docid) => click(docid, name)));
     drawLines();
+    for (const name of ["left", "right"]) byId(`run-${name}`).disabled = answers[name].shards !== null; // lacks documents
     const count = `${right.candidates.length} documents on the right`;
     const notes = new Set([left.notes, right.notes].flat().filter(Boolean)); // both sides mostly have the same notes
     const lines = [...notes].map((note) => element("p", { class: "notice" }, note));
