@@ -249,7 +249,7 @@ def run(options: Namespace) -> dict:
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
     node = {"num_cpus": 1, "object_store_memory": STORE}
     nodes = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
-    answers, ended = list[Answer](), Event()
+    answers, ended, stopped = list[Answer](), Event(), ""
     cluster = ["--cluster", nodes.address, "--shard-heap", options.shard_heap]
     try:
         for _ in range(1, options.nodes):
@@ -267,6 +267,8 @@ def run(options: Namespace) -> dict:
                 sender.start()
                 try:
                     scenario.run()
+                except (InputError, TimeoutError) as error:  # what was measured until then is told
+                    stopped = str(error)
                 finally:
                     ended.set()
                     sender.join()
@@ -279,6 +281,7 @@ def run(options: Namespace) -> dict:
     finally:
         nodes.shutdown()
     return {
+        "stopped": stopped,
         **counts(answers, scenario.periods, scenario.results),
         "rate": len(answers) / (max(answer.sent for answer in answers) - min(answer.sent for answer in answers)),
         "run": {"lines": before.count(b"\n"), "as a single index": before == single, "the same after": after == before},

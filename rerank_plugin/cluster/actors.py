@@ -185,7 +185,7 @@ class RayShards(Shards):
         self.channels: dict[tuple[int, int], Channels] = {}
         self.timeout = config.deadline if config.replicas == 1 else config.hedge  # of connections and their messages
         self.remembered: list[Question] = []
-        self.closed, self.turn = False, 0
+        self.closed, self.turns = False, [0] * len(folders)
         self.times = deque[tuple[float, float]](maxlen=TIMES)
         try:
             self._open()
@@ -320,8 +320,8 @@ class RayShards(Shards):
                     if (number, replica) not in self.away and replica not in but
                 ]
                 if there:
-                    self.turn += 1
-                    return there[self.turn % len(there)]
+                    self.turns[number] += 1
+                    return there[self.turns[number] % len(there)]
                 if not wait or not self.changed.wait(wait):
                     return None
         return None
