@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,9 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.progress import progress
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import machine
+from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import ClusterIndex, Question, Shards
+from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.index_folder import ENCODINGS, Index
@@ -33,8 +35,7 @@ from rerank_plugin.ranking.searcher import Searcher
 PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
 VERSION = 1
 HITS = 10  # whose titles are fetched
-NOTHING = ("opened",)  # a question that takes a shard no time
-QUESTIONS = 300  # without work, for each number of shards
+WARM = 3  # times that each query is searched on Ray before searches are measured
 STORED = (".fdt", ".tvd")  # ends of Lucene's files that only documents are read from, not searches
 
 
@@ -65,6 +66,21 @@ class Search:
     rounds: list[Round]
     after: float
 
+    @property
+    def coordinator(self) -> float:
+        """Seconds of the coordinator."""
+        return sum(each.coordinator for each in self.rounds) + self.after
+
+    @property
+    def shards(self) -> float:
+        """Seconds of all shards together."""
+        return sum(sum(each.seconds) for each in self.rounds)
+
+    @property
+    def questions(self) -> int:
+        """Questions to all shards together."""
+        return sum(len(each.seconds) for each in self.rounds)
+
 
 @dataclass(frozen=True)
 class MeasuredIndex:
@@ -87,20 +103,18 @@ class MeasuredIndex:
 
 @dataclass(frozen=True)
 class Transport:
-    """What Ray takes for a question without work.
+    """What processes on Ray compute beyond the parts: transport, waking up, and caches that others have used since.
 
     Attributes:
-        round_seconds, shard_seconds: of the coordinator's processor: for a round, and for each shard that is asked.
-        answer_seconds: of the processor of a shard.
-        waiting: seconds of a question to one shard beyond the seconds of both processors.
+        round_seconds, question_seconds: of the coordinator, for a round and for each question in it.
+        answer_seconds: of a shard, for an answer.
         memory_mb: of the process of a shard, without mapped files.
         heap: of its Java.
     """
 
     round_seconds: float
-    shard_seconds: float
+    question_seconds: float
     answer_seconds: float
-    waiting: float
     memory_mb: float
     heap: str
 
@@ -248,39 +262,52 @@ def searched_bytes(index: ClusterIndex) -> int:
     return sum(path.stat().st_size for path in files if path.is_file() and path.suffix not in STORED)
 
 
-def measured_transport(index: Index, questions: int = QUESTIONS) -> Transport:
-    """Ask the shards of an index on Ray, after some searches, questions without work.
+def warmed(index: Index, pipeline: str, queries: Sequence[Query], depth: int) -> Searcher:
+    """An open pipeline after enough searches that Java has compiled its methods."""
+    searcher = opened_pipeline(index, pipeline, depth)
+    for query in (query for _ in range(WARM) for query in queries):
+        searcher.search(query.text, HITS)
+    return searcher
+
+
+def measured_transport(
+    measured: Sequence[MeasuredIndex], queries: Sequence[Query], depth: int, config: ClusterConfig
+) -> Transport:
+    """Search indexes on Ray, and compare the CPU time of all processes with the measured parts.
+
+    Args:
+        measured: the parts of the same queries.
 
     Raises:
-        InputError: a shard does not answer.
+        InputError: as `open_index`.
     """
     import ray
+    from scipy.optimize import nnls
 
-    assert isinstance(index, ClusterIndex)
-    shards: Any = index.answering
-    counts = range(1, len(shards.actors) + 1)
+    per_search, own, answers, beyond, memory = [], [], [], [], 0.0
+    for each in measured:
+        with closing(open_index(config.url(each.name))) as index:
+            assert isinstance(index, ClusterIndex)
+            actors = [replicas[0] for replicas in index.answering.actors]  # type: ignore[attr-defined]
 
-    def processor_seconds(number: int) -> float:
-        return ray.get(shards.actors[number][0].__ray_call__.remote(lambda _: time.process_time()))
+            def of_shards(ask: Callable[[Any], float], actors: Sequence[Any] = actors) -> np.ndarray:
+                return np.array(ray.get([actor.__ray_call__.remote(ask) for actor in actors]))
 
-    def ask(count: int) -> float:
-        started = time.perf_counter()
-        shards.ask(dict.fromkeys(range(count), NOTHING))
-        return time.perf_counter() - started
-
-    own, waited = [], []
-    for count in counts:
-        [ask(count) for _ in range(questions // 10)]
-        before, of_shard = time.process_time(), processor_seconds(0)
-        waited.append(np.median([ask(count) for _ in range(questions)]))
-        own.append((time.process_time() - before) / questions)
-        answering = (processor_seconds(0) - of_shard) / questions
-    slope, start = np.polyfit(counts, own, 1) if len(own) > 1 else (own[0], 0.0)
-    resident = [ray.get(replicas[0].__ray_call__.remote(lambda _: anonymous_bytes())) for replicas in shards.actors]
-    return Transport(
-        max(float(start), 0.0), max(float(slope), 0.0), answering,
-        max(float(waited[0]) - own[0] - answering, 0.0), max(resident) / machine.MEGABYTE, shards.config.heap,
-    )  # fmt: skip
+            for pipeline, searches in each.pipelines.items():
+                searcher = warmed(index, pipeline, queries, depth)
+                before, shards_before = time.process_time(), of_shards(lambda _: time.process_time())
+                for query in queries:
+                    searcher.search(query.text, HITS)
+                coordinator = (time.process_time() - before) / len(queries)
+                shards = (of_shards(lambda _: time.process_time()) - shards_before).sum() / len(queries)
+                questions = np.mean([search.questions for search in searches])
+                per_search.append([np.mean([len(search.rounds) for search in searches]), questions])
+                own.append(max(coordinator - np.mean([search.coordinator for search in searches]), 0.0))
+                answers.append(questions)
+                beyond.append(max(shards - np.mean([search.shards for search in searches]), 0.0))
+            memory = max(memory, of_shards(lambda _: anonymous_bytes()).max() / machine.MEGABYTE)
+    of_round, of_question = nnls(np.array(per_search), np.array(own))[0]
+    return Transport(float(of_round), float(of_question), float(np.sum(beyond) / np.sum(answers)), memory, config.heap)
 
 
 def anonymous_bytes() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.settings import setting
 from rerank_plugin.benchmark import machine
-from rerank_plugin.benchmark.cluster_parts import HITS, Parts, measured_index, measured_transport, opened_pipeline
+from rerank_plugin.benchmark.cluster_parts import HITS, Parts, measured_index, measured_transport, warmed
 from rerank_plugin.benchmark.cluster_simulation import Cluster, Simulated, Size, simulate
 from rerank_plugin.benchmark.rows import number
 from rerank_plugin.cluster.config import ClusterConfig
@@ -28,10 +29,10 @@ from rerank_plugin.ranking.searcher import Searcher
 
 PIPELINES = ("bm25", "bm25,delta", "hybrid")
 PERCENTILES = (50, 99, 99.9)
-WARM = 20  # searches before Ray's parts are measured
 CLIENTS = 64  # queries of a check at the same time
 SIMULATED = 20_000  # queries of a check
 GIGA = 1e9
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,19 +91,15 @@ def sampled(specs: Sequence[str], sample: int) -> Iterator[Query]:
 def measure(
     folders: Sequence[Path], sampled: Sequence[Query], pipelines: Sequence[str], config: MeasuringConfig
 ) -> Parts:
-    """Measure the parts of pipelines on indexes of shards, and those of Ray on the one with most shards.
+    """Measure the parts of pipelines on indexes of shards, and Ray's on those with the fewest and the most shards.
 
     Raises:
         InputError: a folder is no index of shards, or a cluster cannot compute a pipeline.
     """
     indexes = [measured_index(folder, sampled, pipelines, config.depth, config.rounds) for folder in folders]
-    most = max(indexes, key=lambda index: index.shards)
-    with closing(open_index(ClusterConfig(config.cluster, heap=config.heap).url(most.name))) as index:
-        for pipeline in pipelines:
-            searcher = opened_pipeline(index, pipeline, config.depth)
-            for query in sampled[:WARM]:
-                searcher.search(query.text, HITS)
-        transport = measured_transport(index)
+    by_shards = sorted(indexes, key=lambda index: (index.shards, -index.documents))
+    on_ray = by_shards[:1] if len(by_shards) == 1 else [by_shards[0], by_shards[-1]]
+    transport = measured_transport(on_ray, sampled, config.depth, ClusterConfig(config.cluster, heap=config.heap))
     return Parts(machine.describe(1, "cpu"), transport, indexes)
 
 
@@ -128,15 +125,14 @@ def checked(
         cluster = Cluster(size, measured.shards, processors(), together=True)
         with closing(open_index(ClusterConfig(config.cluster, heap=config.heap).url(folder))) as index:
             for pipeline in pipelines:
-                searcher = opened_pipeline(index, pipeline, config.depth)
-                for query in sampled:  # each once, as before the parts were measured
-                    searcher.search(query.text, HITS)
+                searcher = warmed(index, pipeline, sampled, config.depth)
                 for rate in rates:
                     taken = _loaded(searcher, sampled, rate, config)
                     simulated = simulate(parts, pipeline, cluster, rate, SIMULATED, config.seed)
                     rows.append(
                         [f"{size.documents:,} / {size.shards}", pipeline, _rate(rate), *_beside(taken, simulated)]
                     )
+                    log.info("checked: %s", ", ".join(rows[-1]))
     return rows
 
 

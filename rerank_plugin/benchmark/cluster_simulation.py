@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.benchmark.cluster_parts import MeasuredIndex, Parts, Round, Search, Transport
+from rerank_plugin.benchmark.cluster_parts import MeasuredIndex, Parts, Round, Transport
 from rerank_plugin.cluster.config import AT_ONCE
 from rerank_plugin.kernels.compiling import njit
 
@@ -113,7 +113,8 @@ class Laws:
                 for each in search.rounds:
                     rounds.setdefault(each.method, {}).setdefault(size, []).append(each)
         self.of_shard = {method: Law(TERMS.get(method, OTHERS), _means(found)) for method, found in rounds.items()}
-        self.of_coordinator = Law(COORDINATOR, [(size, 0.0, _own(found)) for size, found in searches.items()])
+        own = {size: float(np.mean([search.coordinator for search in found])) for size, found in searches.items()}
+        self.of_coordinator = Law(COORDINATOR, [(size, 0.0, seconds) for size, seconds in own.items()])
         self.indexes, self.pipeline = measured, pipeline
 
     def closest(self, size: Size) -> MeasuredIndex:
@@ -135,11 +136,6 @@ def _means(found: dict[Size, list[Round]]) -> list[tuple[Size, float, float]]:
         for part in np.array_split(np.argsort(rows, kind="stable"), 2 if rows.any() and len(rows) > 1 else 1):
             means.append((size, float(rows[part].mean()), float(seconds[part].mean())))
     return means
-
-
-def _own(searches: Sequence[Search]) -> float:
-    """The coordinator's seconds of a search, in the mean."""
-    return float(np.mean([sum(each.coordinator for each in search.rounds) + search.after for search in searches]))
 
 
 @dataclass(frozen=True)
@@ -213,7 +209,7 @@ def simulate(parts: Parts, pipeline: str, cluster: Cluster, rate: float, queries
         return Simulated(np.zeros(0), (0.0, 0.0, 0.0), "a shard has no process that answers")
     arrivals = np.cumsum(random.exponential(1 / rate, queries)) if rate else np.zeros(queries)
     picks = random.integers(0, len(source.pipelines[pipeline]), queries)
-    network = (cluster.round_trip + transport.waiting) / 2, 1 / cluster.bandwidth, transport.answer_seconds
+    network = cluster.round_trip / 2, 1 / cluster.bandwidth, transport.answer_seconds
     done, empty = np.zeros(queries), _empty(cluster, queries)
     piled_up = _run(
         arrivals, done, rate > 0, picks, _flat(laws, source, size, transport), *empty, alive, slowness, cluster.hedge,
@@ -284,7 +280,7 @@ def _flat(laws: Laws, source: MeasuredIndex, size: Size, transport: Transport) -
         firsts.append(len(coordinator))
     return (
         np.array(firsts), np.array(coordinator), np.array(starts), np.array(asked), np.array(sent), np.array(received),
-        np.array(constant), np.array(slope), transport.round_seconds, transport.shard_seconds,
+        np.array(constant), np.array(slope), transport.round_seconds, transport.question_seconds,
     )  # fmt: skip
 
 
@@ -473,7 +469,7 @@ def _run(
         alive, slowness: of each replica of each shard, float64 [S, R]; 0 for a dead one.
         network: seconds of a way, and of a byte, and those of a processor for an answer.
     """
-    firsts, coordinator, starts, asked, sent, received, constant, slope, round_seconds, shard_seconds = measured
+    firsts, coordinator, starts, asked, sent, received, constant, slope, round_seconds, question_seconds = measured
     one_way, per_byte, answer_seconds = network
     np.random.seed(seed)
     number_of, shards, replicas = len(arrivals), alive.shape[0], alive.shape[1]
@@ -555,7 +551,7 @@ def _run(
                 waiting[place] += rows[place, shard] > 0
             seconds = coordinator[at]
             if waiting[place]:
-                seconds += round_seconds + shard_seconds * waiting[place]
+                seconds += round_seconds + question_seconds * waiting[place]
             process = shards * replicas + query % coordinators
             _begin(machines, processes, jobs, process, query, at, -1, seconds, now)
     return False

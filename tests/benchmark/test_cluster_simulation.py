@@ -7,7 +7,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.benchmark.cluster_parts import MeasuredIndex, Parts, Round, Search, Transport
 from rerank_plugin.benchmark.cluster_simulation import Cluster, Laws, Size, simulate
 
-FREE = Transport(0.0, 0.0, 0.0, 0.0, 100.0, "256m")
+FREE = Transport(0.0, 0.0, 0.0, 100.0, "256m")
 
 
 def measured(searches, shards=1, documents=1000, lists=0, probes=0):
@@ -32,13 +32,13 @@ def test_a_query_takes_the_slowest_shard_of_each_round_and_the_work_between():
             0.004,
         )
     ]
-    transport = Transport(0.0001, 0.0002, 0.0005, 0.0003, 100.0, "256m")
+    transport = Transport(0.0001, 0.0002, 0.0005, 100.0, "256m")
     cluster = Cluster(Size(1000, 2, 0, 0), 1, 4, round_trip=0.001, bandwidth=1e6)
     found = simulate(parts(searches, transport, shards=2), "bm25", cluster, 0.0, 10, 1).seconds
     asking = 0.0001 + 2 * 0.0002  # both shards are asked in the first round
-    first = 0.001 + asking + 0.0005 + 0.010 + 0.0013 + (1000 + 2 * 4000) / 1e6
+    first = 0.001 + asking + 0.0005 + 0.010 + 0.001 + (1000 + 2 * 4000) / 1e6
     # Ten documents fall on both shards, or all on one of them.
-    second = 0.002 + 0.0005 + 0.0013 + 600 / 1e6 + 0.004
+    second = 0.002 + 0.0005 + 0.001 + 600 / 1e6 + 0.004
     assert ((found > first + second) & (found < first + second + asking + 0.003 + 0.007)).all()
 
 
