@@ -45,7 +45,7 @@ class Round:
 
     Attributes:
         coordinator: what it computes before the question, with the question's bytes and the answers'.
-        method: of `Shard`.
+        method: of `Shard`; the first of several.
         seconds: of each shard that was asked.
         rows: documents that each was asked about; empty if all shards get the same question, of their whole index.
         sent, received: bytes of a question and of an answer, in the mean of the shards.
@@ -187,7 +187,8 @@ class TimedShards(Shards):
         rows = [_rows_asked(question) for question in questions.values()]
         if not any(rows) and len(questions) == len(self.shards):
             rows = []
-        self.rounds.append(Round(coordinator, first[0], seconds, rows, *np.mean(sizes, axis=0).tolist()))
+        method = first[1][0] if first[0] == "several" else first[0]
+        self.rounds.append(Round(coordinator, method, seconds, rows, *np.mean(sizes, axis=0).tolist()))
         self.last = time.thread_time()
         return answers
 
