@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.arrays import ranges, slices
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import ForwardIndex, Words
