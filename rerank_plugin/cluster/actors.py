@@ -29,6 +29,7 @@ from rerank_plugin.cluster.channel import Address, Channel, Channels, answered, 
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question, Shards
+from rerank_plugin.cluster.messages import packed
 from rerank_plugin.indexes.sharding import Generation
 from rerank_plugin.kernels.parallel import processors
 
@@ -231,6 +232,8 @@ class RayShards(Shards):
             raise InputError("the connection to the cluster is closed: open the index again")
         started = time.monotonic()
         deadline, hedge = started + self.config.deadline, started + self.config.hedge
+        different = {id(question): question for question in questions.values()}  # most are asked of all shards
+        messages = {key: packed(question) for key, question in different.items()}
         pending: dict[Channel, tuple[int, int]] = {}
         answers: dict[int, tuple[Any, float]] = {}
         try:
@@ -250,7 +253,7 @@ class RayShards(Shards):
                         continue
                     others = {replica for of, replica in pending.values() if of == number}
                     replica = self._replica(number, others, wait=0.0 if pending else min(deadline - now, PING))
-                    if replica is not None and (channel := self._send(number, replica, question)) is not None:
+                    if replica is not None and (channel := self._send(number, replica, messages[id(question)])):
                         pending[channel] = number, replica
                 if pending:
                     for channel in answered(pending, min(deadline, hedge) - now):
@@ -262,12 +265,12 @@ class RayShards(Shards):
             self.times.append((time.monotonic() - started, max(seconds for _, seconds in answers.values())))
         return {number: answer for number, (answer, _) in answers.items()}
 
-    def _send(self, number: int, replica: int, question: Question) -> Channel | None:
+    def _send(self, number: int, replica: int, message: bytes) -> Channel | None:
         """Ask a replica; None if it cannot be reached, which is then kept from questions."""
         channel = None
         try:
             channel = self.channels[number, replica].take(self.timeout)
-            channel.send(question)
+            channel.send_packed(message)
             return channel
         except OSError as error:
             self._fail(number, replica, channel, error)

@@ -71,7 +71,9 @@ class Channel:
         return self.connected.fileno()
 
     def send(self, message: Any) -> None:
-        data = packed(message)
+        self.send_packed(packed(message))
+
+    def send_packed(self, data: bytes) -> None:
         self.connected.sendall(SIZE.pack(len(data)) + data)
 
     def receive(self) -> Any:

@@ -8,6 +8,7 @@ answers together by score and then by decreasing document id, and gives each its
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 MOST_FILTERS = 64  # filters whose numbers of documents are remembered, 8 bytes for each inverted list
 MOST_WORDS = 1 << 20  # words whose document frequencies are remembered, some 100 bytes each
+NO_ROWS = np.zeros(0, np.int64)
 Question = tuple[Any, ...]  # the name of a method of a `Shard`, and its arguments
 
 
@@ -306,13 +308,36 @@ class RemoteStore(VectorStore):
         widths = whole.spaces.widths[: int(np.searchsorted(np.cumsum(whole.spaces.widths), whole.size)) + 1]
         self.named = key, tuple(widths), whole.description[CHECKSUM]
         self.held = lru_cache(MOST_FILTERS)(self._held)
+        self.expected = threading.local()  # the codes that a thread has asked for with the words of documents
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
-        codes = np.zeros((len(rows), self.spaces.padded), np.int8)
-        scales = np.zeros((len(rows), len(self.spaces.widths)), np.float32)
-        for at, part in self.coordinator.forward.asked(rows, "codes", *self.named):
-            codes[at], scales[at] = part
-        return self.spaces.decode(Codes(codes, scales))[:, : self.size]
+        known, codes = getattr(self.expected, "codes", (NO_ROWS, self._room(0)))
+        places = np.searchsorted(known, rows)
+        here = np.isin(rows, known)
+        found, others = self._room(len(rows)), np.flatnonzero(~here)
+        self._put(codes.take(places[here]), found, here)
+        for at, part in self.coordinator.forward.asked(rows[others], "codes", *self.named):
+            self._put(part, found, others[at])
+        return self.spaces.decode(found)[:, : self.size]
+
+    def expect(self, candidates: Candidates) -> None:
+        order = np.argsort(candidates.rows)
+        codes, words = self._room(len(order)), []
+        for at, (part_words, part) in self.coordinator.forward.asked(
+            candidates.rows[order], "words_and_codes", *self.named
+        ):
+            words.append((order[at], part_words))
+            self._put(part, codes, at)
+        candidates.words = ShardedForward.together(len(order), words)
+        self.expected.codes = candidates.rows[order], codes
+
+    def _room(self, count: int) -> Codes:
+        scales = np.zeros((count, len(self.spaces.widths)), np.float32)
+        return Codes(np.zeros((count, self.spaces.padded), np.int8), scales)
+
+    @staticmethod
+    def _put(part: Codes, codes: Codes, at: np.ndarray) -> None:
+        codes.codes[at], codes.scales[at] = part
 
     def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         scores = np.zeros(len(rows), np.float32)

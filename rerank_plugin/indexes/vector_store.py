@@ -55,6 +55,7 @@ from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
 
 if TYPE_CHECKING:
+    from rerank_plugin.indexes.candidates import Candidates
     from rerank_plugin.indexes.index_folder import Index
 
 log = logging.getLogger(__name__)
@@ -199,6 +200,9 @@ class VectorStore:
             probes: lists to read; more are read where they hold fewer than ``count`` documents.
         """
         return self.search_many(query, count, fits, probes)[0]
+
+    def expect(self, candidates: Candidates) -> None:
+        """Called before words and vectors of candidates are read: a store elsewhere asks for both at once."""
 
     def search_and_score(
         self,

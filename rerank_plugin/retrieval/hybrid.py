@@ -152,6 +152,7 @@ class HybridStage:
         builder, best = self.dense.encoder.reranker.builder, fused.best(MATCHED)
         scores = fused.first_stage_scores.copy()
         if len(best):
+            self.dense.store.expect(best)
             matches = features(builder, builder.query(self.forward.query(query.text)), best)[:, 0]
             scores[: len(best)] += np.float32(MATCHES) * min_max(matches).astype(np.float32)
         return Candidates(self.forward, fused.rows, scores).best()
