@@ -79,6 +79,8 @@ def arguments() -> commandline.Parser:
         "each shard of an index of shards; of another index, which all machines hold, each process ranks some --queries"
     )
     add("--cluster", metavar="ADDRESS", help=cluster)
+    by_queries = "with --cluster and an index of shards that all machines hold: each process ranks some --queries, too"
+    add("--by-queries", action="store_true", help=by_queries)
     commandline.add_settings(running, ClusterConfig)
     add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path")
     commandline.add_first_stage_options(parser, basic=True)
@@ -149,6 +151,10 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
             f"--run replaces --first-stage {options.first_stage}: to keep the judged documents of a run, give "
             "--judged-only J instead"
         )
+    if options.by_queries and not (options.cluster and options.queries):
+        parser.error("--by-queries divides --queries among the processes of --cluster: give both")
+    if options.by_queries and options.run and options.run.is_dir():
+        parser.error("--by-queries ranks one run: give a file to --run")
     if options.run and options.filter:
         parser.error("--filter is for searches, not for --run, whose documents are fixed")
     if options.run and options.fuse:
@@ -195,8 +201,9 @@ def _divides_queries(options: Namespace) -> bool:
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.sharding import SHARDS
 
-    batch = options.queries is not None and not (options.run and options.run.is_dir())
-    return bool(options.cluster and batch and SHARDS not in Index(options.index).description)
+    if not options.cluster or options.queries is None or (options.run and options.run.is_dir()):
+        return False
+    return options.by_queries or SHARDS not in Index(options.index).description
 
 
 def _filter(options: Namespace) -> Filter | None:

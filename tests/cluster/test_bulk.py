@@ -60,7 +60,7 @@ def test_the_work_of_a_process_that_dies_is_repeated_and_errors_are_one_line(con
         list(cluster_map(squares(tmp_path, lethal=1, deaths=99), [1], config))
 
 
-@pytest.mark.parametrize("given", ["", "--run"])
+@pytest.mark.parametrize("given", [False, True])
 def test_a_run_of_divided_queries_is_the_same_file(twins, address, tmp_path, given):
     paths = {name: tmp_path / name for name in ("candidates", "local", "cluster")}
     shared = ["--index", str(twins[0]), "--queries", "sample:test", "--depth", "60", "--queries-at-once", "2"]
@@ -69,6 +69,8 @@ def test_a_run_of_divided_queries_is_the_same_file(twins, address, tmp_path, giv
         shared += ["--run", str(paths["candidates"])]
     shared += ["--reranker", "ktrel@40", "--reranker", "delta@20", "--output"]
     search([*shared, str(paths["local"])])
+    if given:  # by processes that each read all shards
+        shared = [*shared[:1], str(twins[1]), "--by-queries", *shared[2:]]
     search([*shared, str(paths["cluster"]), "--cluster", address, "--shard-heap", "256m"])
     assert paths["cluster"].read_bytes() == paths["local"].read_bytes() != b""
 
