@@ -32,7 +32,7 @@ import numpy as np
 
 from experiments.updates_under_load import Answer, Client, Period, Stops, expected, fault, latencies, send, update
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, named
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.outputs import scratch_folder
 
@@ -182,7 +182,7 @@ class Scenario:
             self.update(f"delete={self.options.delete}", "merge")
         self.reload()
         if len(self.nodes.worker_nodes) > 1:
-            node = sorted(self.nodes.worker_nodes, key=lambda node: node.node_name)[-1]
+            node = max(self.nodes.worker_nodes, key=lambda node: len(shard_processes([node])))
             with self.period("a node left", len(shard_processes([node]))):
                 self.nodes.remove_node(node)
         self.coordinator()
@@ -267,8 +267,8 @@ def run(options: Namespace) -> dict:
                 sender.start()
                 try:
                     scenario.run()
-                except (InputError, TimeoutError) as error:  # what was measured until then is told
-                    stopped = str(error)
+                except Exception as error:  # what was measured until then is told
+                    stopped = named(error)
                 finally:
                     ended.set()
                     sender.join()
