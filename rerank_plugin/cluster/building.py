@@ -28,9 +28,9 @@ from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.arrays import ArrayWriter, save_array
 from rerank_plugin.files.checksums import CHECKSUM
-from rerank_plugin.files.outputs import link_or_copy, replacing_folder
+from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.files.string_table import PIECE, StringTableWriter
-from rerank_plugin.indexes.building import BuildReport, distinct_batches
+from rerank_plugin.indexes.building import BuildReport, check_some, distinct_batches
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, Layout, field_statistics
 from rerank_plugin.indexes.index_folder import (
     DESCRIPTION,
@@ -44,8 +44,9 @@ from rerank_plugin.indexes.index_folder import (
     generation,
     write_generation,
 )
-from rerank_plugin.indexes.lucene_writer import write_numbers
-from rerank_plugin.indexes.sharding import COLLECTION, SHARDS, rest_folder, shard_folder, shard_of
+from rerank_plugin.indexes.lucene_reader import Counts, field_counts
+from rerank_plugin.indexes.sharded_writer import RowsWriter, as_part, share, write_rest
+from rerank_plugin.indexes.sharding import COLLECTION, SHARDS, shard_folder
 from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import VERSION
@@ -97,13 +98,16 @@ def build_shards(
             "stemmer": tokenizer.settings.get("stemmer"),
         }
         folders = [building / shard_folder(number) for number in range(shards)]
-        writer = _RowsWriter(building / FIRST.folder, shards)
+        files = building / FIRST.folder
+        files.mkdir(parents=True)
+        arrays = ArrayWriter(files / f"{SHARDS}.npy", np.uint16), ArrayWriter(files / "places.npy", np.uint32)
+        writer = RowsWriter(StringTableWriter(files, "ids", True, FIRST.end), *arrays, [0] * shards)
         with ExitStack() as stack:
             builders = [stack.enter_context(build(path, settings)) for path in folders]
             for batch, hashes in distinct_batches(progress(documents), problems):
-                numbers = writer.append(batch, hashes)
-                for number in np.unique(numbers).tolist():
-                    builders[number].add([batch[place] for place in np.flatnonzero(numbers == number).tolist()])
+                for number, at in writer.append([document.id for document in batch], hashes):
+                    builders[number].add([batch[place] for place in at.tolist()])
+            writer.ids.close()
             writer.close()
             _check_filled(writer.counts, source, problems)
             for builder in builders:
@@ -112,48 +116,11 @@ def build_shards(
 
 
 def _check_filled(counts: np.ndarray, source: str, problems: Problems) -> None:
-    if not counts.sum():
-        reasons = "".join(f"; {line}" for line in problems.summary(kept=False))
-        raise InputError(f"no document to index in {source}{reasons}")
+    check_some(int(counts.sum()), source, problems)
     if len(empty := np.flatnonzero(counts == 0)):
         raise InputError(
             f"{len(empty)} of {len(counts)} shards would hold none of the {counts.sum():,} documents: take fewer shards"
         )
-
-
-class _RowsWriter:
-    """Writes the ids of all documents, and the shard and the row there of each."""
-
-    def __init__(self, files: Path, shards: int):
-        files.mkdir(parents=True)
-        self.counts = np.zeros(shards, np.int64)  # documents of each shard
-        self.ids = StringTableWriter(files, "ids", True, FIRST.end)
-        self.numbers = ArrayWriter(files / f"{SHARDS}.npy", np.uint16)
-        self.places = ArrayWriter(files / "places.npy", np.uint32)
-        self.parts: list[np.ndarray] = []
-
-    def append(self, batch: Sequence[Document], hashes: np.ndarray) -> np.ndarray:
-        """Append documents; returns the shard of each, uint16 [n]."""
-        numbers = shard_of(hashes, len(self.counts))
-        places = np.zeros(len(batch), np.int64)
-        for number in np.unique(numbers).tolist():
-            at = np.flatnonzero(numbers == number)
-            places[at] = self.counts[number] + np.arange(len(at))
-            self.counts[number] += len(at)
-        self.ids.extend([document.id for document in batch], hashes)
-        self.numbers.append(numbers)
-        self.places.append(places)
-        self.parts.append(numbers)
-        return numbers
-
-    def close(self) -> None:
-        self.ids.close()
-        self.numbers.close()
-        self.places.close()
-
-    def rows_of(self, shard: int) -> np.ndarray:
-        """The rows of a shard's documents in the whole index, int64 [n]."""
-        return np.flatnonzero(np.concatenate(self.parts) == shard)
 
 
 class _ShardBuilder:
@@ -221,7 +188,7 @@ class _ShardBuilder:
 class _Whole:
     """The vocabulary and the statistics of all shards, which are then made those of each."""
 
-    def __init__(self, building: Path, folders: Sequence[Path], writer: _RowsWriter):
+    def __init__(self, building: Path, folders: Sequence[Path], writer: RowsWriter):
         self.building, self.files, self.folders = building, building / FIRST.folder, folders
         self.indexes = [Index(folder) for folder in folders]
         self.shards = [index.forward for index in self.indexes]
@@ -247,23 +214,19 @@ class _Whole:
         save_array(self.files / "title_lengths.npy", titles)
         nothing = np.zeros(0, np.uint32)
         save_array(self.files / f"deleted{FIRST.end}.npy", nothing)
-        rest = self._numbers_of_others()
+        lucene_counts = list(map(self._lucene_counts, self.indexes))
         words = np.array([0, sum(int(shard.offsets[-1]) for shard in self.shards)])
         statistics = field_statistics(words, titles, nothing)
         fields = {field: asdict(numbers) for field, numbers in statistics.items()}
         whole, lucene, parts = generation(1, 1, documents, terms), self._lucene(), []
         for number, (index, numbers) in enumerate(zip(self.indexes, ids)):
-            write_numbers(index.folder / rest_folder(1), rest[number])
-            part = {
-                "documents": documents,
-                "shard": number,
-                SHARDS: len(self.indexes),
-                "generation": whole["generation"],
-            }
+            others = [counts for of, counts in enumerate(lucene_counts) if of != number]
+            rest = write_rest(index.folder, 1, others)
+            part = as_part(whole, number, len(self.indexes))
             # A filter's fields are those of the collection, though no document here may have one of them.
             lucene_of_part = {**index.description["lucene"], "metadata": lucene["metadata"]}
             entries = {"terms": terms, "fields": fields, "lucene": lucene_of_part, COLLECTION: part}
-            parts.append({"path": shard_folder(number), "forward_index": self._join(index, numbers, entries)})
+            parts.append({"path": shard_folder(number), "forward_index": self._join(index, numbers, entries, rest)})
         description = {
             **whole,
             "created_by": f"rerank_plugin {__version__}",
@@ -304,11 +267,11 @@ class _Whole:
         writer.close()
         return np.split(numbers, np.cumsum([len(first) for first in firsts])[:-1]), len(ids)
 
-    def _join(self, index: Index, ids: np.ndarray, entries: dict[str, Any]) -> dict[str, str]:
+    def _join(self, index: Index, ids: np.ndarray, entries: dict[str, Any], rest: list[str]) -> dict[str, str]:
         """Give a shard the terms and statistics of the collection; returns the checksum of its forward index.
 
         Args:
-            ids: of its terms, uint32 [V].
+            ids: of its terms, uint32 [V]. rest: the files of Lucene's counts in the other shards.
         """
         files, changed = index.folder / FIRST.folder, [f"{FIRST.folder}/tokens.npy"]
         numbered = ArrayWriter(files / "numbered.npy", np.uint32)
@@ -319,10 +282,9 @@ class _Whole:
         os.replace(files / "numbered.npy", files / "tokens.npy")
         tables = [f"terms.{part}.npy" for part in ("bytes", "offsets", *(f"{part}{FIRST.end}" for part in PIECE))]
         for name in (*tables, *(f"df_{field}{FIRST.end}.npy" for field in FIELDS)):
-            (files / name).unlink()
-            link_or_copy(self.files / name, files / name)
+            share(self.files / name, files / name)
             changed.append(f"{FIRST.folder}/{name}")
-        changed += [f"{rest_folder(1)}/{path.name}" for path in (index.folder / rest_folder(1)).iterdir()]
+        changed += rest
         described = {name: value for name, value in index.description.items() if name != CHECKSUM}
         listed = described.pop("files") | {name: describe_index_file(index.folder, name) for name in changed}
         index.close()
@@ -330,20 +292,12 @@ class _Whole:
         written = describe_generation(index.folder, {**described, **entries}, listed)
         return forward_checksum(json.loads(written))
 
-    def _numbers_of_others(self) -> list[dict[str, tuple[int, int]]]:
-        """For each shard, Lucene's numbers of the fields in all others: documents, and words."""
-        of_shards = []
-        for index in self.indexes:
-            reader = index.open_lucene()
-            of_shards.append(
-                {name: (reader.getDocCount(name), reader.getSumTotalTermFreq(name)) for name in index.lucene_fields}
-            )
-            reader.close()
-        totals = {name: np.sum([numbers[name] for numbers in of_shards], axis=0) for name in of_shards[0]}
-        return [
-            {name: (int(total[0]) - own[name][0], int(total[1]) - own[name][1]) for name, total in totals.items()}
-            for own in of_shards
-        ]
+    @staticmethod
+    def _lucene_counts(index: Index) -> Counts:
+        reader = index.open_lucene()
+        counts = field_counts(reader, index.lucene_fields)
+        reader.close()
+        return counts
 
     def _lucene(self) -> dict[str, Any]:
         """The description of the Lucene indexes, with the metadata of all."""

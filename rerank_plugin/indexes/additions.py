@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +22,11 @@ from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, ADDITIONS, ENCODINGS, JUDGED, addition
 from rerank_plugin.indexes.judged_queries import read_judged
+from rerank_plugin.indexes.sharded_store import divide_store
+from rerank_plugin.indexes.sharding import ShardedForward
 from rerank_plugin.indexes.vector_store import again, read_description
-from rerank_plugin.indexes.vector_store_writer import PIECES, append_to_store, copy_store
+from rerank_plugin.indexes.vector_store_writer import PIECES, append_to_store, copy_store, quantized_vectors
+from rerank_plugin.kernels.quantization import Codes, Spaces
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,8 @@ DRIFT = "drift"  # in the description of a store: what the encoder knew of the d
 MOST_ADDED = 0.1  # documents added since the encoder was adapted, as a share of those it was adapted to
 MORE_UNKNOWN = 2.0  # words of theirs that it does not know, as a multiple of the share of those it was adapted to
 FEWEST_WORDS = 10_000  # of added documents, by which the share is told
+
+Carry = Callable[[ForwardIndex, ForwardIndex], None]  # writes the additions of a generation from the one before
 
 
 class Encoder(NamedTuple):
@@ -68,7 +74,8 @@ def carry_added(before: ForwardIndex, after: ForwardIndex, open_encoder: OpenEnc
             continue
         drift = _drift(described, after, encoder)
         target = addition(after, ENCODINGS) / folder.name
-        append_to_store(folder, target, after, encoder.encode, {DRIFT: drift} if drift else None, threads)
+        codes = partial(_codes, after, encoder, Spaces(described["spaces"]))
+        append_to_store(folder, target, after, codes, {DRIFT: drift} if drift else None, threads)
     live = after.live
     for folder in _folders(addition(before, JUDGED)):
         if (read := _judged(folder, before)) is None:
@@ -80,6 +87,10 @@ def carry_added(before: ForwardIndex, after: ForwardIndex, open_encoder: OpenEnc
             found = after.rows(before.ids.take(rows[gone])) if len(gone) else rows[:0]
             rows[gone] = np.where(found >= 0, found, rows[gone])
         judged.moved(rows).write(_made(addition(after, JUDGED) / folder.name), after, sources)
+
+
+def _codes(index: ForwardIndex, encoder: Encoder, spaces: Spaces, rows: np.ndarray) -> Codes:
+    return quantized_vectors(index, rows, encoder.encode(rows), spaces)
 
 
 def carry_merged(before: ForwardIndex, after: ForwardIndex, encoded: bool = True) -> None:
@@ -97,6 +108,18 @@ def carry_merged(before: ForwardIndex, after: ForwardIndex, encoded: bool = True
         if len(old.vectors):
             moved = old.moved(np.searchsorted(rows, old.rows))
             moved.write(_made(addition(after, JUDGED) / folder.name), after, sources)
+
+
+def carry_to_shards(
+    before: ShardedForward, after: ShardedForward, anew: bool = False, threads: int | None = None
+) -> None:
+    """Give the shards of the next generation their parts of its stores.
+
+    Args:
+        anew: after a merge or an adaptation; otherwise the parts of the generation before are appended to.
+    """
+    for folder, _ in stores(after):
+        divide_store(after, folder.name, threads, None if anew else before)
 
 
 def stores(index: ForwardIndex) -> Iterator[tuple[Path, dict]]:

@@ -262,9 +262,7 @@ class Builder:
             if self.forward.index is None:
                 knowledge = self.annotator.knowledge.folder
                 shutil.copytree(knowledge, self.folder / KNOWLEDGE, copy_function=link_or_copy)
-        if len(self.forward.ids) == self.forward.first:
-            reasons = "".join(f"; {line}" for line in self.problems.summary(kept=False))
-            raise InputError(f"no document to index in {source}{reasons}")
+        check_some(len(self.forward.ids) - self.forward.first, source, self.problems)
 
     def finish(self, source: str, lucene_rows: np.ndarray, lucene: dict) -> BuildReport:
         """Write the statistics and the description."""
@@ -288,6 +286,13 @@ class Builder:
         return BuildReport(documents, terms, statistics["text"].tokens, knowledge.get("concepts"))
 
 
+def check_some(count: int, source: str, problems: Problems) -> None:
+    """An `InputError` if there was no document."""
+    if not count:
+        reasons = "".join(f"; {line}" for line in problems.summary(kept=False))
+        raise InputError(f"no document to index in {source}{reasons}")
+
+
 def _encodable(document: Document) -> Document:
     """The document with lone surrogates replaced, since neither Java nor a UTF-8 file can hold them."""
     try:
@@ -305,7 +310,8 @@ def lucene_rows(table: StringTable, reader: Any, first: int = 0) -> np.ndarray:
         table: the ids of all rows.
         first: row of the first document of the Lucene index, which has all later ones, too.
     """
-    rows = np.concatenate([table.find(page).astype(np.uint32) for page in lucene_ids(reader)])  # the largest for -1
+    pages = (table.find(page).astype(np.uint32) for page in lucene_ids(reader))  # the largest for -1
+    rows = np.concatenate([np.zeros(0, np.uint32), *pages])
     found = np.zeros(len(table), bool)
     found[rows[rows < len(table)]] = True
     if len(rows) != len(table) - first or not found[first:].all():

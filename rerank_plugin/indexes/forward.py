@@ -410,17 +410,21 @@ class ForwardIndexWriter:
         self.copied = np.zeros(0, np.uint32)  # ids here, counted from 1, of the terms of an index that is copied
         # Term ids are cached by piece of text: after the first documents hardly any piece is tokenized again.
         self.memo = PieceCache(self._number_piece)
+        self.searched: Any = None if index is None else index.terms  # where the ids of terms are looked up
+        self._open()
+        self.first = self.title_lengths.length  # row of the first document that is appended
+        self.pieces: dict[str, list[str]] = {}  # of the string tables, once they are closed
+
+    def _open(self) -> None:
         self.tokens = self._array("tokens", np.uint32)
         self.offsets = OffsetsWriter(self.files / "offsets.npy", self.sizes.get("offsets.npy"))
         self.title_lengths = self._array("title_lengths", np.uint32)
         self.ids, self.titles, self.published, self.terms = (self._table(name) for name in TABLES)
-        self.first = self.title_lengths.length  # row of the first document that is appended
-        self.pieces: dict[str, list[str]] = {}  # of the string tables, once they are closed
 
     def _array(self, name: str, dtype: Any) -> ArrayWriter:
         return ArrayWriter(self.files / f"{name}.npy", dtype, size=self.sizes.get(f"{name}.npy"))
 
-    def _table(self, name: str) -> StringTableWriter:
+    def _table(self, name: str) -> Any:
         table = None if self.index is None else getattr(self.index, name)
         return StringTableWriter(self.files, name, name in SEARCHABLE, self.layout.end, table=table, sizes=self.sizes)
 
@@ -430,6 +434,16 @@ class ForwardIndexWriter:
 
     def extend(self, documents: Sequence[Document], id_hashes: np.ndarray | None = None) -> None:
         """Append documents. ``id_hashes`` uint64 [n], the hashes of their ids (`hash_strings`), are optional."""
+        tokens, lengths, title_lengths = self._tokenized(documents)
+        self.tokens.append(tokens)
+        self.offsets.extend(lengths)
+        self.title_lengths.append(title_lengths)
+        self.ids.extend([document.id for document in documents], id_hashes)
+        self.titles.extend([" ".join(document.title.split()) for document in documents])
+        self.published.extend([_published(document.metadata) for document in documents])
+
+    def _tokenized(self, documents: Sequence[Document]) -> tuple[Sequence[int] | np.ndarray, list[int], list[int]]:
+        """The term ids of documents, and the number of words and of words of the title of each; writes new terms."""
         number = self.memo.__getitem__
         flat: list[int] = []
         title_lengths, lengths = [], []
@@ -441,22 +455,17 @@ class ForwardIndexWriter:
             for piece in map(number, abstract.split()):
                 flat += piece
             lengths.append(len(flat) - before)
-        self.tokens.append(self._term_ids(flat))
-        self.offsets.extend(lengths)
-        self.title_lengths.append(title_lengths)
-        self.ids.extend([document.id for document in documents], id_hashes)
-        self.titles.extend([" ".join(document.title.split()) for document in documents])
-        self.published.extend([_published(document.metadata) for document in documents])
+        return self._term_ids(flat), lengths, title_lengths
 
     def _term_ids(self, flat: list[int]) -> Sequence[int] | np.ndarray:
         """The ids of terms in the index, from the numbers they have here; writes those that the index lacks."""
         new = list(islice(self.term_ids, len(self.known_terms), None))
-        found = np.full(len(new), -1, np.int64) if self.index is None else self.index.terms.find(new)
+        found = np.full(len(new), -1, np.int64) if self.searched is None else self.searched.find(new)
         missing = np.flatnonzero(found < 0)
         found[missing] = np.arange(len(missing)) + len(self.terms)
         self.terms.extend([new[place] for place in missing.tolist()])
         self.known_terms = np.concatenate([self.known_terms, found])
-        return flat if self.index is None else self.known_terms[flat]
+        return flat if self.searched is None else self.known_terms[flat]
 
     def close_streams(self) -> None:
         """Finish adding documents; from then on their ids can be looked up."""
@@ -468,18 +477,21 @@ class ForwardIndexWriter:
     def copy(self, index: ForwardIndex, rows: np.ndarray) -> None:
         """Append documents of another forward index with this tokenizer, by their rows int64 [n], to a new index."""
         starts, lengths = slices(index.offsets, rows)
-        tokens = index.tokens[ranges(starts, lengths)]
+        self.tokens.append(self._renumbered(index, index.tokens[ranges(starts, lengths)]))
+        self.offsets.extend(lengths.tolist())
+        self.title_lengths.append(index.title_lengths[rows])
+        for name in ("ids", "titles", "published"):
+            getattr(self, name).extend(getattr(index, name).take(rows))
+
+    def _renumbered(self, index: ForwardIndex, tokens: np.ndarray) -> np.ndarray:
+        """The ids here of terms of another index, uint32 [T]; writes new terms."""
         if not len(self.copied):
             self.copied = np.zeros(index.vocabulary_size, np.uint32)
         distinct, places = np.unique(tokens[self.copied[tokens] == 0], return_index=True)
         new = distinct[np.argsort(places)]  # in order of their first occurrence
         self.copied[new] = np.arange(len(self.terms), len(self.terms) + len(new)) + 1
         self.terms.extend(index.terms.take(new))
-        self.tokens.append(self.copied[tokens] - 1)
-        self.offsets.extend(lengths.tolist())
-        self.title_lengths.append(index.title_lengths[rows])
-        for name in ("ids", "titles", "published"):
-            getattr(self, name).extend(getattr(index, name).take(rows))
+        return self.copied[tokens] - 1
 
     def table(self, name: str) -> StringTable:
         """A string table as it is once the streams are closed."""
@@ -519,11 +531,18 @@ class ForwardIndexWriter:
                 np.subtract.at(frequency[field], term, 1)
         for field in FIELDS:
             unique[field].close()
+        self._write_frequency(frequency)
+        self._write_deleted(before, deleted, len(title_lengths))
+        return field_statistics(offsets, title_lengths, self.deleted)
+
+    def _write_frequency(self, frequency: dict[str, np.ndarray]) -> None:
+        for field in FIELDS:
             save_array(self.files / f"df_{field}{self.layout.end}.npy", frequency[field])
-        deleted = np.union1d(before, deleted)
-        self.documents, self.deleted = len(title_lengths) - len(deleted), deleted
-        save_array(self.files / f"deleted{self.layout.end}.npy", deleted.astype(np.uint32))
-        return field_statistics(offsets, title_lengths, deleted)
+
+    def _write_deleted(self, before: np.ndarray, deleted: np.ndarray, rows: int) -> None:
+        self.deleted = np.union1d(before, deleted)
+        self.documents = rows - len(self.deleted)
+        save_array(self.files / f"deleted{self.layout.end}.npy", self.deleted.astype(np.uint32))
 
 
 def _published(metadata: Mapping[str, Any] | None) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -27,11 +27,17 @@ from rerank_plugin.indexes.index_folder import (
     describe_generation,
     switch_generation,
 )
+from rerank_plugin.indexes.sharding import REST
 
 # Files that a generation lists, or that an interrupted update has left; others are of the user or of other commands.
 # Commits are removed before their segments: Lucene opens nothing beside a commit that lacks files.
 LUCENE = ("segments_*", "pending_segments_*", "_*")
-OWN = (f"{FORWARD}/*/*.npy", "lucene_rows.*.npy", *(f"lucene/{name}" for name in LUCENE))
+OWN = (
+    f"{FORWARD}/*/*.npy",
+    "lucene_rows.*.npy",
+    *(f"lucene/{name}" for name in LUCENE),
+    *(f"{REST}/*/{name}" for name in (*LUCENE, "write.lock")),
+)
 
 
 class NextGeneration:
@@ -45,13 +51,16 @@ class NextGeneration:
         self.index, self.descriptor, self.folder = index, descriptor, folder
 
     @contextmanager
-    def described(self, description: dict, files: dict[str, dict]) -> Iterator[Index]:
+    def described(self, description: dict, files: dict[str, dict], shards: Sequence[Index] = ()) -> Iterator[Index]:
         """Write its description and those of its files; what follows in the block are its additions.
 
         At the end of the block it becomes the current generation.
+
+        Args:
+            shards: in this generation.
         """
         written = describe_generation(self.index.folder, description, files)
-        with closing(self.index.following(written)) as following:
+        with closing(self.index.following(written, shards)) as following:
             yield following
         if not is_same_file(self.descriptor, self.folder):
             raise InputError(f"{self.index.folder} was replaced or removed while it was being updated: start again")
@@ -67,8 +76,6 @@ def updating(folder: str | Path) -> Iterator[tuple[Index, NextGeneration]]:
     """
     before = Index(folder)  # an InputError before anything is locked
     before.close()
-    if before.shards:
-        raise InputError(f"{folder} is an index of shards, which is not updated: build it again with: {before.rebuild}")
     with _locked_index(folder) as (index, descriptor, real):
         yield index, NextGeneration(index, descriptor, real)
 
@@ -107,13 +114,17 @@ def adding_to(index: Index | None) -> Iterator[None]:
         yield
 
 
-def _remove_others(index: Index) -> None:
-    """Remove what neither the current generation nor any that is open needs."""
+def _remove_others(index: Index, whole: Collection[str] = ()) -> None:
+    """Remove what neither the current generation nor any that is open needs.
+
+    Args:
+        whole: the files that an index needs, if this is a shard of it; shards keep the generations that it keeps.
+    """
     folder, needed = index.folder, {*index.description["files"], index.generation_file}
     remove_leftovers(folder)
     for path in (folder / GENERATIONS).glob("*.json"):
         name = f"{GENERATIONS}/{path.name}"
-        if name not in needed and _is_open(path):
+        if name not in needed and (name in whole or _is_open(path)):
             with suppress(ValueError):
                 needed |= {name, *json.loads(path.read_bytes())["files"]}
     for pattern in (f"{GENERATIONS}/*.json", *OWN):
@@ -124,12 +135,14 @@ def _remove_others(index: Index) -> None:
         for path in (folder / addition).glob("[0-9]" * len(numbered(0))):
             if f"{GENERATIONS}/{path.name}.json" not in needed:
                 shutil.rmtree(path)
-    for empty in (folder / FORWARD).iterdir():
+    for empty in (path for parent in (FORWARD, REST) for path in (folder / parent).glob("*")):
         with suppress(OSError):
             empty.rmdir()
     for name, file in index.description["files"].items():
         if is_appended(name) and (folder / name).stat().st_size > file["bytes"]:
             os.truncate(folder / name, file["bytes"])
+    for shard in index.shards:
+        _remove_others(shard, needed)
 
 
 def _is_open(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from rerank_plugin.text.markup import without_markup
 _ID_PAGE = 50_000
 CONTENTS = "contents"
 TRIES = 5  # to list the commits of an index from which an update removes older ones
+Counts = Mapping[str, tuple[int, int]]  # of each field, the documents that have it and its words in all
 # Pyjnius binds a method to the object that used it last, in any thread.
 pyjnius_lock = RLock()
 
@@ -123,6 +124,11 @@ def commit_id(reader: Any) -> str:
 
     infos = cast("org.apache.lucene.index.StandardDirectoryReader", reader).getSegmentInfos()
     return java_class("java.math.BigInteger")(1, infos.getId()).toString(36)
+
+
+def field_counts(reader: Any, fields: Iterable[str]) -> Counts:
+    """Lucene's counts of fields, from which it computes their mean lengths."""
+    return {name: (reader.getDocCount(name), reader.getSumTotalTermFreq(name)) for name in fields}
 
 
 def lucene_ids(reader: Any) -> Iterator[list[str]]:

@@ -157,12 +157,16 @@ def update_lucene(
 ) -> None:
     """Write a new commit of a Lucene index; files of earlier ones stay.
 
+    Deleted documents count in Lucene's statistics until a merge, even if their segment holds no others.
+
     Args:
         commit: the file of the commit that is changed, the last one.
         deleted: ids of documents to delete.
         added: the Lucene index of documents to add: its segments are copied as they are.
         merge: merge the segments that have deleted documents, and those that Lucene's policy finds too many.
     """
+    from jnius import cast
+
     directory = open_directory(folder)
     package = "org.apache.lucene.index."
     config = java_class(f"{package}IndexWriterConfig")()
@@ -173,8 +177,13 @@ def update_lucene(
     if merge:
         policy = java_class(f"{package}TieredMergePolicy")()
         policy.setForceMergeDeletesPctAllowed(0.0)
-    else:
-        policy = java_class(f"{package}NoMergePolicy").INSTANCE
+    else:  # this one keeps segments of deleted documents alone: else scores would depend on who shares a segment
+        everything = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
+        policy = java_class(f"{package}SoftDeletesRetentionMergePolicy")(
+            "none",
+            cast("java.util.function.Supplier", java_class("com.google.common.base.Suppliers").ofInstance(everything)),
+            cast(f"{package}MergePolicy", java_class(f"{package}NoMergePolicy").INSTANCE),
+        )
     config.setMergePolicy(policy)
     term, query = java_class(f"{package}Term"), java_class("org.apache.lucene.search.TermQuery")
     text = java_class("org.apache.lucene.util.BytesRef")

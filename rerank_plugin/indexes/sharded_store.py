@@ -7,27 +7,54 @@ lists, and count the documents of the whole when they choose lists to read: toge
 from __future__ import annotations
 
 import json
+from functools import partial
+
+import numpy as np
 
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.sharding import ShardedForward
-from rerank_plugin.indexes.vector_store import COUNTED, DESCRIPTION_FILE, SOURCE, encodings_folder, open_store
-from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
-from rerank_plugin.kernels.quantization import Spaces
+from rerank_plugin.indexes.vector_store import (
+    COUNTED,
+    DESCRIPTION_FILE,
+    SOURCE,
+    VectorStore,
+    encodings_folder,
+    open_store,
+)
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, append_to_store, write_store
+from rerank_plugin.kernels.quantization import Codes, Spaces
 
 OF = "of"  # in the description of a shard's store: the checksum of that of the whole
 KEPT = ("checkpoint", "model", SOURCE)  # entries of the description that both have
 
 
-def divide_store(index: ShardedForward, key: str, threads: int | None = None) -> None:
-    """Write the stores of the shards from that of the whole index by the weights ``key``."""
+def divide_store(
+    index: ShardedForward, key: str, threads: int | None = None, before: ShardedForward | None = None
+) -> None:
+    """Write the stores of the shards from that of the whole index by the weights ``key``.
+
+    Args:
+        before: the generation before, whose stores in the shards are appended to; None to write them anew.
+    """
     described = json.loads((encodings_folder(index, key) / DESCRIPTION_FILE).read_bytes())
     whole = open_store(index, key, Spaces(described["spaces"]))
     assert whole is not None, "it has just been written"
+    held = np.diff(whole.counted, axis=1).sum(axis=0)
     kept = {name: described[name] for name in KEPT if name in described}
-    kept |= {OF: described[CHECKSUM], COUNTED: whole.lists.tolist()}
-    for shard, rows in zip(index.shards, index.rows_of):
+    kept |= {OF: described[CHECKSUM], COUNTED: [[0, *np.cumsum(held).tolist()]]}
+    for number, (shard, rows) in enumerate(zip(index.shards, index.rows_of)):
+        codes = partial(_codes, whole, rows)
+        if before is not None:
+            store = encodings_folder(before.shards[number], key)
+            append_to_store(store, encodings_folder(shard, key), shard, codes, kept, threads)
+            continue
         pieces = Pieces(shard, key, whole.spaces)
         for some in pieces:
-            pieces.keep_codes(some, whole.codes.take(whole.positions[rows[some]]))
+            pieces.keep_codes(some, codes(some))
         lists = ListsConfig(probes=whole.probes, floor=0)
         write_store(pieces, kept, lists, overwrite=True, threads=threads, centroids=whole.centroids)
+
+
+def _codes(whole: VectorStore, of_shard: np.ndarray, rows: np.ndarray) -> Codes:
+    """The codes of rows int64 [n] of a shard, whose rows in the whole index are ``of_shard`` int [R]."""
+    return whole.codes.take(whole.positions[of_shard[rows]])

@@ -293,7 +293,7 @@ def append_to_store(
     before: Path,
     folder: Path,
     index: ForwardIndex,
-    encode: Callable[[np.ndarray], np.ndarray],
+    codes: Callable[[np.ndarray], Codes],
     description: dict | None = None,
     threads: int | None = None,
 ) -> None:
@@ -302,11 +302,8 @@ def append_to_store(
     Args:
         before: the folder of that store, in the generation before. folder: of the new one.
         index: of all documents.
-        encode: the vectors float32 [n, E] of rows int64 [n]; it is called for the rows that are new, in pieces.
+        codes: those of rows int64 [n]; it is called for the rows that are new, in pieces.
         description: entries that change.
-
-    Raises:
-        InputError: a vector is not finite.
     """
     described = json.loads((before / DESCRIPTION_FILE).read_bytes())
     spaces, lists, threads = Spaces(described["spaces"]), described["lists"], threads or available_threads()
@@ -323,7 +320,7 @@ def append_to_store(
     for segment in chunks(np.arange(described["documents"], len(index)), SEGMENT):
         found, nearest = [], []
         for rows in chunks(segment, PIECE):
-            found.append(quantized_vectors(index, rows, encode(rows), spaces))
+            found.append(codes(rows))
             nearest.append(_nearest(found[-1], centroids, spaces, threads))
         together = Codes(*map(np.concatenate, zip(*found)))
         offsets, positions, order = _placed(np.concatenate(nearest), lists)

@@ -115,7 +115,7 @@ class IndexEncoder:
             )  # fmt: skip
             if source is not None:
                 shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
-            if isinstance(self.index, ShardedForward):
+            if isinstance(self.index, ShardedForward) and not self.index.owner.is_written:  # else the update does
                 divide_store(self.index, self.key, threads)
         return folder
 
