@@ -18,7 +18,7 @@ from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems, queries
 from rerank_plugin.files.checksums import sealed
 from rerank_plugin.index import main as index_command
-from rerank_plugin.indexes import updating, vector_store
+from rerank_plugin.indexes import vector_store
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.sharding import Generation
@@ -135,15 +135,9 @@ def test_all_files_are_verified(twins, tmp_path):
         Index(folder)
 
 
-def test_updates_are_refused(twins, tmp_path):
-    with pytest.raises(InputError, match=r"is an index of shards, which is not updated: .*--overwrite"):
-        updating.delete(twins[1], ["1"])
-    index = Index(twins[1])
-    assert index.rebuild == index.shards[1].rebuild and index.rebuild.endswith(f"--overwrite --shards {SHARDS}")
-
-
 def test_a_shard_is_opened_by_the_generation_of_its_index(twins, tmp_path):
     index = Index(twins[1])
+    assert index.rebuild == index.shards[1].rebuild and index.rebuild.endswith(f"--overwrite --shards {SHARDS}")
     shard = pickle.loads(pickle.dumps(index.shards[1]))
     assert shard.description == index.shards[1].description and shard.description["collection"]["shard"] == 1
     with pytest.raises(InputError, match=f"it is a shard; open the index {twins[1]}$"):

@@ -1,0 +1,347 @@
+"""Updates of an index of shards against a single index given the same, searched as a whole and shard by shard."""
+
+import gc
+import json
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import rerank_plugin as rp
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Query
+from rerank_plugin.cluster.building import build_shards
+from rerank_plugin.cluster.index import ClusterIndex
+from rerank_plugin.cluster.shard import Shard
+from rerank_plugin.corpora import Problems
+from rerank_plugin.files.outputs import OutputLockedError
+from rerank_plugin.files.string_table import hash_strings
+from rerank_plugin.indexes import updating
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.forward import FIELDS
+from rerank_plugin.indexes.generations import updating as updating_index
+from rerank_plugin.indexes.index_folder import ADDITIONS, Index
+from rerank_plugin.indexes.sharding import Generation, shard_of
+from rerank_plugin.indexes.verification import verify
+from rerank_plugin.ranking.cascade import Stage
+from rerank_plugin.ranking.pipeline import Pipeline
+from rerank_plugin.retrieval.register import configure
+from rerank_plugin.retrieval.updates import merge_index
+from tests.indexes import encoded
+from tests.indexes.test_updating import EXPLORE, KILL, QUERIES, WORDS, Killed, add, by_id, document, steps
+from tests.processes import start
+
+SHARDS = 3
+STAGES = [
+    ("bm25", ()), ("qld", ()), ("bm25", ("bm25-text",)), ("qld", ("delta",)), ("bm25", ("ktrel",)), ("dense:ktrel", ()),
+    ("hybrid", ()),
+]  # fmt: skip
+ALONE = ["bm25+rm3", "hybrid+rm3", "all"]  # what no cluster computes, or what needs no second computation
+
+
+def journal(number):
+    return f"J{number % 2}" if number % 3 else None
+
+
+def journaled(number, version=0):
+    return document(number, version, journal(number))
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """A single index and an index of shards of the same twelve documents, both encoded; and an encoder of them."""
+    folder, documents = tmp_path_factory.mktemp("started"), list(map(journaled, range(12)))
+    with pytest.MonkeyPatch.context() as patch:
+        other = encoded.encoders(folder, WORDS, patch).other
+        build_index(iter(documents), folder / "single", "tests", Problems(), threads=1)
+        build_shards(iter(documents), folder / "sharded", "tests", Problems(), SHARDS)
+        for name in ("single", "sharded"):
+            index = Index(folder / name)
+            encoded.encode(index, other, [one.id for one in documents])
+            index.close()
+        yield folder, other
+
+
+@pytest.fixture
+def twins(started, tmp_path):
+    """Copies of both; that of the shards has no hard links between the files of shards and whole."""
+    for name in ("single", "sharded"):
+        shutil.copytree(started[0] / name, tmp_path / name)
+    return tmp_path / "single", tmp_path / "sharded"
+
+
+class InProcess:
+    """The shards of an index in this process, which answer as those of a cluster do."""
+
+    def __init__(self, folders, generation):
+        self.folders, self.generation = folders, generation
+        self.restart()
+
+    def restart(self):
+        self.shards = [Shard(folder, self.generation) for folder in self.folders]
+
+    def ask(self, questions):
+        return {number: self.shards[number].ask(*question) for number, question in questions.items()}
+
+    def remember(self, question):
+        pass
+
+    def close(self):
+        for shard in self.shards:
+            shard.close()
+
+
+def ranked(index, stage, rerankers=()):
+    pipeline = Pipeline(index, configure(stage), 30, tuple(map(Stage.parse, rerankers))).open()
+    rankings = pipeline.rank_all([Query(str(n), text) for n, text in enumerate(QUERIES)], together=2)
+    return [(ranking.doc_ids, ranking.ranked_scores.tolist()) for ranking in rankings]
+
+
+def check_alike(single, sharded, other, cluster=True):
+    """Check that an index of shards has the rows, words, statistics, scores and order of a single index."""
+    single, sharded = Index(single), Index(sharded)
+    assert verify(sharded) and len(sharded) == len(single)
+    for name in ("documents", "terms", "fields", "number", "base", "left_out"):
+        assert sharded.description[name] == single.description[name], name
+    assert sharded.description["lucene"]["metadata"] == single.description["lucene"]["metadata"]
+    assert by_id(sharded) == by_id(single)
+    forward, expected = sharded.forward, single.forward
+    for name in ("ids", "terms"):
+        count = len(getattr(expected, name))
+        assert getattr(forward, name).take(np.arange(count)) == getattr(expected, name).take(np.arange(count))
+        assert len(getattr(forward, name)) == count
+    np.testing.assert_array_equal(forward.deleted, expected.deleted)
+    np.testing.assert_array_equal(forward.title_lengths, expected.title_lengths)
+    for field in FIELDS:
+        for of, of_expected in zip((forward, *forward.shards), [expected] * (SHARDS + 1)):
+            np.testing.assert_array_equal(of.document_frequency[field], of_expected.document_frequency[field])
+        np.testing.assert_array_equal(forward.unique_terms[field], expected.unique_terms[field])
+    fitting = [
+        one.forward.ids.take(np.flatnonzero(one.fitting(Filter.of({"journal": "J1"})))) for one in (single, sharded)
+    ]
+    assert fitting[0] == fitting[1]
+    encoded.equal_arrays(sharded, single)
+    for stage in ALONE:
+        assert ranked(sharded, stage) == ranked(single, stage)
+    remote = ClusterIndex(sharded.folder, InProcess) if cluster else sharded
+    for stage, rerankers in [*STAGES, (f"dense:{other}", ()), (f"neighbours:{other}", ())]:
+        assert ranked(remote, stage, rerankers) == ranked(single, stage, rerankers), stage
+    remote.close()
+
+
+@settings(max_examples=3, phases=EXPLORE)  # each example takes seconds
+@given(steps)
+def test_any_updates_give_what_a_single_index_gives(started, tmp_path_factory, steps):
+    folder, (start_folder, other) = tmp_path_factory.mktemp("updates"), started
+    both = [shutil.copytree(start_folder / name, folder / name) for name in ("single", "sharded")]
+    left = {document(number).id for number in range(12)}
+    for kind, values in steps:
+        if kind == "add":
+            documents = [journaled(number, version) for number, version in dict(values).items()]
+            left |= {one.id for one in documents}
+            reports = [add(one, *documents) for one in both]
+        elif kind == "delete":
+            ids = [id for id in dict.fromkeys(document(number).id for number in values) if id in left][: len(left) - 1]
+            left -= {*ids}
+            reports = [updating.delete(one, ids) for one in both]
+        else:
+            reports = [merge_index(one, adapt=values) for one in both]
+        assert reports[0] == reports[1] and reports[0].documents == len(left)
+    check_alike(*both, other)
+    shutil.rmtree(folder)
+
+
+def test_a_shard_may_lose_all_its_documents_and_get_new_ones(started, twins):
+    _, other = started
+    ids = [document(number).id for number in range(60)]
+    shards = shard_of(hash_strings(ids), SHARDS)
+    emptied = int(shards[0])
+    gone = [id for id, shard in zip(ids[:12], shards) if shard == emptied]
+    again = [number for number in range(12, 60) if shards[number] == emptied][:2]
+    rows = {number: path.stat().st_ino for number, path in _lucene_files(twins[1])}
+    for update in (
+        lambda one: updating.delete(one, gone),
+        lambda one: add(one, *map(journaled, [number for number in range(12, 60) if shards[number] != emptied][:3])),
+        merge_index,
+        lambda one: add(one, *map(journaled, again)),
+    ):
+        assert update(twins[0]) == update(twins[1])
+        check_alike(*twins, other)
+    held = [len(shard) for shard in Index(twins[1]).shards]
+    assert held[emptied] == 2 and sum(held) == 12 - len(gone) + 5 and rows
+
+
+def _lucene_files(folder):
+    return [(path.relative_to(folder).as_posix(), path) for path in folder.glob("shards/*/lucene/_*")]
+
+
+def test_an_update_leaves_the_words_of_other_shards_as_they_are(twins):
+    """A shard without a document of an update gets statistics alone, which are links to those of the whole."""
+    number = 12
+    mine = int(shard_of(hash_strings([document(number).id]), SHARDS)[0])
+    before = {path: path.stat() for path in twins[1].glob("shards/*/*/**/*") if path.is_file()}
+    add(twins[1], journaled(number))
+    for path, state in before.items():
+        shard, *_, name = path.relative_to(twins[1] / "shards").parts
+        if int(shard) != mine and not name.startswith("terms."):
+            assert not path.exists() or path.stat().st_mtime_ns == state.st_mtime_ns, path
+    whole = twins[1] / "forward/000001"
+    for name in ("terms.bytes.npy", "terms.offsets.npy", "df_text.000002.npy"):
+        links = [twins[1] / "shards" / f"{shard:03d}" / "forward/000001" / name for shard in range(SHARDS)]
+        assert all(link.samefile(whole / name) for link in links)
+
+
+def test_an_open_index_keeps_its_generation_of_every_shard_until_it_is_closed(twins):
+    """Also where only the coordinator has it open, as when the processes of all shards are started anew."""
+    folder = twins[1]
+    remote, alone = ClusterIndex(folder, InProcess), Index(folder)
+    before = ranked(remote, "hybrid", ("ktrel",))
+    remote.answering.close()
+    add(folder, journaled(2, version=1), journaled(30), journaled(31))
+    updating.delete(folder, [document(5).id])
+    merge_index(folder)
+    remote.answering.restart()
+    assert ranked(remote, "hybrid", ("ktrel",)) == before == ranked(alone, "hybrid", ("ktrel",))
+    assert ranked(Index(folder), "hybrid", ("ktrel",)) != before
+    with pytest.raises(InputError, match="generations/000002.json is missing"):
+        Shard(folder / "shards/000", Generation(2, "any"))  # nobody has it open
+    for index in (remote, alone):
+        index.close()
+    gc.collect()
+    updating.delete(folder, [document(30).id])
+    only_its_files(folder)
+    with pytest.raises(InputError, match="shards/000/generations/000001.json is missing"):
+        remote.answering.restart()
+
+
+def only_its_files(folder):
+    """Check that the folder holds nothing but the files of the current generation, and its additions."""
+    whole = Index(folder)
+    expected = {"index.json"}
+    for index in (whole, *whole.shards):
+        at = index.folder.relative_to(whole.folder)
+        expected |= {(at / name).as_posix() for name in (*index.description["files"], index.generation_file)}
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    found = {name for name in found if not name.endswith("lucene/write.lock")}
+    number = f"/{whole.description['number']:06d}/"
+    assert {name for name in found if not any(f"{kind}{number}" in name for kind in ADDITIONS)} == expected
+    whole.close()
+
+
+UPDATES = {
+    "add": lambda folder: add(folder, journaled(2, version=1), journaled(30), journaled(31)),
+    "delete": lambda folder: updating.delete(folder, [document(1).id, document(4).id]),
+    "merge": merge_index,
+}
+
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_a_kill_leaves_one_generation_of_all_shards(started, tmp_path, kind, pytestconfig):
+    """And the same command goes on. Some changes of files are tried, and with the thorough profile all of them."""
+    other, update = started[1], UPDATES[kind]
+    shutil.copytree(started[0] / "sharded", tmp_path / "start")
+    if kind == "merge":
+        add(tmp_path / "start", journaled(20), journaled(3, version=1))
+    expected = shutil.copytree(tmp_path / "start", tmp_path / "expected")
+    with KILL.after(1_000_000):
+        update(expected)
+        changes = 1_000_000 - KILL.left
+    before, after = (_answers(folder, other) for folder in (tmp_path / "start", expected))
+    thorough = pytestconfig.getoption("--hypothesis-profile") == "thorough"
+    ends = []
+    for killed in range(changes) if thorough else [changes // 5, changes // 2, changes - 25, changes - 8]:
+        folder = shutil.copytree(tmp_path / "start", tmp_path / "killed")
+        reader = Index(folder)
+        with KILL.after(killed), pytest.raises(Killed):
+            update(folder)
+        gc.collect()
+        ends.append(_answers(folder, other))
+        assert _answers(reader, other) == before and verify(reader)
+        reader.close()
+        if ends[-1] == before:
+            update(folder)
+        assert _answers(folder, other) == after
+        updating.delete(folder, [document(6).id])
+        only_its_files(folder)
+        shutil.rmtree(folder)
+    assert all(end in (before, after) for end in ends) and before in ends
+
+
+def _answers(index, other):
+    """What some stages find; and by which generation."""
+    index = index if isinstance(index, Index) else Index(index)
+    assert verify(index)
+    remote = ClusterIndex(index.folder, InProcess)  # the current generation
+    found = [ranked(index, stage) for stage in ("bm25", "hybrid", f"dense:{other}")]
+    current = remote.description["number"] != index.description["number"]
+    assert current or found == [ranked(remote, stage) for stage in ("bm25", "hybrid", f"dense:{other}")]
+    remote.close()
+    return by_id(index), found
+
+
+WRITER = """
+import sys
+from itertools import count
+from rerank_plugin import Document, update_index
+
+index = sys.argv[1]
+for number in count():
+    print(number, flush=True)
+    update_index(index, add=[Document(f"n{n}", f"version {number}", "added") for n in range(6)], merge=number % 2)
+"""
+
+
+def test_a_killed_process_leaves_one_generation_of_all_shards(started, twins):
+    """At random times, most of which Lucene takes; the documents of an update are in several shards."""
+    folder = twins[1]
+    writer = start(folder.parent, "-c", WRITER, folder)
+    for _ in range(3):  # the first starts Java
+        number = int(writer.stdout.readline())
+    time.sleep(np.random.default_rng().uniform(0, 1))
+    writer.send_signal(signal.SIGKILL)
+    started_last = [number, *map(int, writer.communicate()[0].split())][-1]
+    index = Index(folder)
+    assert verify(index)
+    forward = index.forward
+    [version] = {forward.titles[row] for row in forward.rows([f"n{n}" for n in range(6)]).tolist()}
+    assert version in [f"version {started_last - 1}", f"version {started_last}"]
+    assert len(ranked(index, "bm25")) == len(QUERIES)
+    index.close()
+    assert add(folder, document(9)).documents == 18
+    gc.collect()
+    updating.delete(folder, [document(9).id])
+    only_its_files(folder)
+
+
+def test_bad_updates_leave_the_generation(twins):
+    folder = twins[1]
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    ids = [document(number).id for number in range(12)]
+    for update, said in (
+        (lambda: updating.delete(folder, [ids[0], "nobody"]), "1 of 2 ids to delete are not in .*first 'nobody'"),
+        (lambda: updating.delete(folder, ids), "no document would be left"),
+        (lambda: add(folder), "no document to index in tests"),
+        (lambda: updating.delete(folder / "shards/000", ids[:1]), f"it is a shard; open the index {folder}"),
+    ):
+        with pytest.raises(InputError, match=said) as raised:
+            update()
+        assert "\n" not in str(raised.value)
+    with updating_index(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
+        add(folder, document(6))
+    gc.collect()
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_the_command_updates_shards(twins, put, index_command):
+    corpus = put("x.jsonl", json.dumps({"_id": "x", "title": "aspirin", "text": "a new one"}))
+    ids = put("ids.txt", f"{document(1).id}\n")
+    status, out, err = index_command("--index", twins[1], "--merge", "--delete", ids, "--add", corpus)
+    assert status == 0, err
+    assert [line.split("; ")[1] for line in out.splitlines()] == ["11 documents", "12 documents", "12 documents"]
+    with rp.Searcher(twins[1]) as searcher:
+        assert searcher.doc("x").get("title") == "aspirin" and searcher.doc(document(1).id) is None
+    assert index_command("--index", twins[1], "--verify")[0] == 0
