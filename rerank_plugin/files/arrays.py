@@ -39,7 +39,8 @@ class ArrayWriter:
         else:
             self.length = len(open_array(path, size))
             self.file = open(path, "r+b")
-            self.file.truncate(size)
+            if self.file.seek(0, os.SEEK_END) > size:  # else its time stays, by which it is known to be sound
+                self.file.truncate(size)
             self.file.seek(size)
 
     def _write_header(self) -> None:
