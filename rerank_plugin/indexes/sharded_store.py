@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -36,7 +37,8 @@ def divide_store(
     Args:
         before: the generation before, whose stores in the shards are appended to; None to write them anew.
     """
-    described = json.loads((encodings_folder(index, key) / DESCRIPTION_FILE).read_bytes())
+    described = _description(encodings_folder(index, key))
+    of_before = None if before is None else _description(encodings_folder(before, key))[CHECKSUM]
     whole = open_store(index, key, Spaces(described["spaces"]))
     assert whole is not None, "it has just been written"
     held = np.diff(whole.counted, axis=1).sum(axis=0)
@@ -44,8 +46,9 @@ def divide_store(
     kept |= {OF: described[CHECKSUM], COUNTED: [[0, *np.cumsum(held).tolist()]]}
     for number, (shard, rows) in enumerate(zip(index.shards, index.rows_of)):
         codes = partial(_codes, whole, rows)
-        if before is not None:
-            store = encodings_folder(before.shards[number], key)
+        store = None if before is None else encodings_folder(before.shards[number], key)
+        # A kill may have come between the store of the whole and those of the shards, which are then written anew.
+        if store is not None and store.is_dir() and _description(store)[OF] == of_before:
             append_to_store(store, encodings_folder(shard, key), shard, codes, kept, threads)
             continue
         pieces = Pieces(shard, key, whole.spaces)
@@ -53,6 +56,10 @@ def divide_store(
             pieces.keep_codes(some, codes(some))
         lists = ListsConfig(probes=whole.probes, floor=0)
         write_store(pieces, kept, lists, overwrite=True, threads=threads, centroids=whole.centroids)
+
+
+def _description(store: Path) -> dict:
+    return json.loads((store / DESCRIPTION_FILE).read_bytes())
 
 
 def _codes(whole: VectorStore, of_shard: np.ndarray, rows: np.ndarray) -> Codes:
