@@ -450,6 +450,10 @@ def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
             assert found[0].tolist() == live[expected[0]].tolist() and found[1].tolist() == expected[1].tolist()
 
 
+def codes_of(rows):
+    return SPACES.quantize(vectors_of()[rows])
+
+
 def test_a_store_that_was_appended_to_and_copied_is_that_of_all_documents(tmp_path, monkeypatch):
     """Appended in segments of four documents, two at a time; copied without three documents."""
     monkeypatch.setattr(vector_store_writer, "SEGMENT", 4)
@@ -459,7 +463,7 @@ def test_a_store_that_was_appended_to_and_copied_is_that_of_all_documents(tmp_pa
     )
     before = write_store(pieces_of(first, vectors_of()[:3]), config=ListsConfig(lists=2, floor=0))
     after = encodings_folder(whole, "key")
-    vector_store_writer.append_to_store(before, after, whole, lambda rows: vectors_of()[rows], {"more": 1})
+    vector_store_writer.append_to_store(before, after, whole, codes_of, {"more": 1})
     store = open_store(whole, "key", SPACES)
     assert store.lists.shape == (3, 3) and store.description["segments"] == 3 and store.description["more"] == 1
     assert np.array_equal(store.decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
@@ -489,5 +493,5 @@ def test_bytes_beyond_a_generation_s_are_removed_before_documents_are_appended(t
         with open(before / f"{name}.npy", "ab") as file:
             file.write(bytes(1000))
     assert np.array_equal(open_store(first, "key", SPACES).rows.shape, [3])
-    vector_store_writer.append_to_store(before, encodings_folder(whole, "key"), whole, lambda rows: vectors_of()[rows])
+    vector_store_writer.append_to_store(before, encodings_folder(whole, "key"), whole, codes_of)
     assert np.array_equal(open_store(whole, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
