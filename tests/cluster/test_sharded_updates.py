@@ -5,7 +5,7 @@ import json
 import shutil
 import signal
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from threading import Lock
 
 import numpy as np
@@ -34,7 +34,7 @@ from rerank_plugin.ranking.pipeline import Pipeline
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.retrieval.updates import merge_index
 from tests.indexes import encoded
-from tests.indexes.test_updating import EXPLORE, QUERIES, WORDS, add, by_id, document, steps
+from tests.indexes.test_updating import EXPLORE, KILL, QUERIES, WORDS, Killed, add, by_id, document, steps
 from tests.processes import start
 
 SHARDS = 3
@@ -230,6 +230,57 @@ def only_its_files(folder):
     number = f"/{whole.description['number']:06d}/"
     assert {name for name in found if not any(f"{kind}{number}" in name for kind in ADDITIONS)} == expected
     whole.close()
+
+
+UPDATES = {
+    "add": lambda folder: add(folder, journaled(2, version=1), journaled(30), journaled(31)),
+    "delete": lambda folder: updating.delete(folder, [document(1).id, document(4).id]),
+    "merge": merge_index,
+}
+
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_a_kill_leaves_one_generation_of_all_shards(started, tmp_path, kind, pytestconfig):
+    """And the same command goes on. Some changes of files are tried, and with the thorough profile all of them."""
+    other, update = started[1], UPDATES[kind]
+    shutil.copytree(started[0] / "sharded", tmp_path / "start")
+    if kind == "merge":
+        add(tmp_path / "start", journaled(20), journaled(3, version=1))
+    expected = shutil.copytree(tmp_path / "start", tmp_path / "expected")
+    with KILL.after(1_000_000):
+        update(expected)
+        changes = 1_000_000 - KILL.left
+    before, after = (_answers(folder, other) for folder in (tmp_path / "start", expected))
+    thorough = pytestconfig.getoption("--hypothesis-profile") == "thorough"
+    ends = []
+    for killed in range(changes) if thorough else [changes // 2, 3 * changes // 4]:
+        folder = shutil.copytree(tmp_path / "start", tmp_path / "killed")
+        reader = Index(folder)
+        with KILL.after(killed), suppress(Killed):
+            update(folder)
+        gc.collect()
+        ends.append(_answers(folder, other))
+        assert _answers_of(reader, other) == before
+        reader.close()
+        if ends[-1] == before:
+            update(folder)
+        assert _answers(folder, other) == after
+        updating.delete(folder, [document(6).id])
+        only_its_files(folder)
+        shutil.rmtree(folder)
+    assert all(end in (before, after) for end in ends) and before in ends
+
+
+def _answers(folder, other):
+    """What some stages find in the current generation, which each shard answers by, too."""
+    with closing(Index(folder)) as index, closing(ClusterIndex(folder, InProcess)) as remote:
+        answers = _answers_of(index, other)
+        assert verify(index) and [ranked(remote, stage) for stage in ("bm25", "hybrid")] == answers[1][:2]
+    return answers
+
+
+def _answers_of(index, other):
+    return by_id(index), [ranked(index, stage) for stage in ("bm25", "hybrid", f"dense:{other}")]
 
 
 WRITER = """
