@@ -165,9 +165,9 @@ def update_lucene(
         added: the Lucene index of documents to add: its segments are copied as they are.
         merge: merge the segments that have deleted documents, and those that Lucene's policy finds too many.
     """
-    from jnius import cast
-
     directory = open_directory(folder)
+    from jnius import cast  # not before: it would start Java without Lucene
+
     package = "org.apache.lucene.index."
     config = java_class(f"{package}IndexWriterConfig")()
     config.setIndexCommit(find_commit(directory, folder, commit))
