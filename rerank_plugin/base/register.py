@@ -7,12 +7,12 @@ another package is loaded when its name is looked up.
 from __future__ import annotations
 
 import pkgutil
-from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
 from rerank_plugin.base.errors import InputError, one_line
+from rerank_plugin.base.lazily import cached_property
 
 
 class Named(Protocol):

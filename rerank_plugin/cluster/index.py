@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document, Missing, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import Words

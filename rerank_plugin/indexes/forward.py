@@ -43,7 +43,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -52,6 +51,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document, Missing
 from rerank_plugin.files.arrays import (
     ArrayWriter,

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, slices
 from rerank_plugin.files.string_table import WHOLE
 

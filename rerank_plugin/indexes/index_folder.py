@@ -32,7 +32,7 @@ import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +43,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError, named
 from rerank_plugin.base.filters import FILTERS, Filter
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.checksums import (
     SAMPLED,

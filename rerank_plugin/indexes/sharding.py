@@ -23,13 +23,13 @@ df_FIELD, deleted      (as in any forward index)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.arrays import are_below, open_array, ranges
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringTable

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.indexes.index_folder import Index

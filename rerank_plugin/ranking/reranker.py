@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import NoneType
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Missing, Query
 from rerank_plugin.cluster.config import is_cluster
 from rerank_plugin.cluster.opening import open_index

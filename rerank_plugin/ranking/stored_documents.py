@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from functools import cached_property
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.lucene_reader import stored_text

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,13 +6,14 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.indexes.additions import DRIFT, Encoder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.generations import adding_to

@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.progress import progress
 from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.corpora import queries, queries_and_judgments

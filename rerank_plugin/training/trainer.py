@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.outputs import INNER, replacing, temporary_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
