@@ -49,7 +49,8 @@ class Service:
     def __init__(self, folder: Path, address: str, options: Sequence[str], scratch: Path):
         self.log, token = scratch / "log", secrets.token_hex(16)
         (scratch / "token").write_text(token)
-        line = ["serve", "--index", f"index={folder}", "--reranker", "delta", "--cluster", address, *options]
+        line = ["serve", "--index", f"index={folder}", "--reranker", "delta", "--reranker", "ktrel"]
+        line += ["--cluster", address, *options]
         self.command = [sys.executable, "-m", "rerank_plugin", *line, "--token-file", str(scratch / "token")]
         self.process = self.start("0")
         self.client = Client(self.address, token)
