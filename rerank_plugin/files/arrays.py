@@ -10,12 +10,14 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 
 PART = 1 << 20  # rows that a core checks at once
+HEADERS = Lock()  # NumPy parses them as Python, which several threads at once cannot in all versions: a SystemError
 
 
 class ArrayWriter:
@@ -116,9 +118,10 @@ def open_array(
         ValueError: the file holds no such array.
     """
     if size is None:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with HEADERS:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
     else:
-        with open(path, "rb") as file:
+        with open(path, "rb") as file, HEADERS:
             npy.read_magic(file)
             found, _, kind = npy.read_array_header_1_0(file)
             start = file.tell()
