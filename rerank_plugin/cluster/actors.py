@@ -16,13 +16,14 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Mapping, Sequence, Set
-from itertools import count
+from itertools import count, cycle, islice
 from pathlib import Path
 from threading import Condition, Lock, Semaphore, Thread
 from typing import Any, ClassVar, NamedTuple
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
 from rerank_plugin.cluster.channel import Address, Channel, Channels, answered, listen
@@ -130,14 +131,20 @@ class Processes:
     lock = Lock()
 
     def __init__(self, folders: Sequence[Path], config: ClusterConfig):
-        actor = ray.remote(ShardActor).options(
-            num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE, scheduling_strategy="SPREAD",
+        remote = ray.remote(
+            num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE,
             runtime_env=environment(config.heap),
         )  # fmt: skip
-        machines = max(sum(node["Alive"] for node in ray.nodes()), 1)
-        beside = -(-len(folders) * config.replicas // machines)
+        actor, machines = remote(ShardActor), _machines()
+        beside = -(-len(folders) * config.replicas // len(machines))
+        # Ray's strategies may put all replicas of a shard on one machine; of a lost one, their processes go to another.
+        places = cycle(NodeAffinitySchedulingStrategy(machine, soft=True) for machine in machines)
         self.actors: list[list[Any]] = [
-            [actor.remote(str(folder), beside) for _ in range(config.replicas)] for folder in folders
+            [
+                actor.options(scheduling_strategy=place).remote(str(folder), beside)
+                for place in islice(places, config.replicas)
+            ]
+            for folder in folders
         ]
         self.users, self.numbers = 0, count()
 
@@ -164,6 +171,12 @@ class Processes:
                 ray.kill(actor, no_restart=True)
             else:
                 actor.close.remote(opening)
+
+
+def _machines() -> list[str]:
+    """Ray's ids of the machines of the cluster: of those with processors for it, if there are any."""
+    nodes = sorted((node["NodeID"], node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
+    return [id for id, cpus in nodes if cpus] or [id for id, _ in nodes]
 
 
 class RayShards(Shards):

@@ -130,6 +130,16 @@ def processes(remote):
     ]
 
 
+def test_replicas_of_a_shard_are_on_different_machines(remote):
+    import ray
+
+    on = [
+        [ray.get(actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())) for actor in replicas]
+        for replicas in remote.answering.actors
+    ]
+    assert all(len(set(machines)) == 2 for machines in on)
+
+
 def test_searches_go_on_when_a_process_of_each_shard_is_killed(twins, remote):
     expected = run(twins[0], "bm25", ("delta",))
     victims = [replicas[number % 2] for number, replicas in enumerate(processes(remote))]
