@@ -43,6 +43,7 @@ EXTRA_OF = {
     "prometheus_client": "serve",
     "mcp": "serve",
     "ray": "cluster",
+    "msgpack": "cluster",
 }
 
 
