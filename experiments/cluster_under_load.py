@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 
 from experiments.updates_under_load import Answer, Client, Period, Stops, expected, fault, latencies, send, update
+from rerank_plugin import InputError
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import named
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.outputs import scratch_folder
 

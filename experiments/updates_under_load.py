@@ -31,9 +31,8 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-from rerank_plugin import Searcher
+from rerank_plugin import InputError, Searcher
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.outputs import scratch_folder
 
