@@ -131,11 +131,16 @@ class Processes:
     lock = Lock()
 
     def __init__(self, folders: Sequence[Path], config: ClusterConfig):
-        remote = ray.remote(
-            num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=AT_ONCE,
-            runtime_env=environment(config.heap),
-        )  # fmt: skip
-        actor, machines = remote(ShardActor), _machines()
+        needs: dict[str, Any] = {
+            "num_cpus": 0,
+            "memory": 1,  # Ray heeds no place of a process that needs nothing
+            "max_restarts": -1,
+            "max_task_retries": 0,
+            "max_concurrency": AT_ONCE,
+            "runtime_env": environment(config.heap),
+        }
+        actor: Any = ray.remote(**needs)(ShardActor)
+        machines = _machines()
         beside = -(-len(folders) * config.replicas // len(machines))
         # Ray's strategies may put all replicas of a shard on one machine; of a lost one, their processes go to another.
         places = cycle(NodeAffinitySchedulingStrategy(machine, soft=True) for machine in machines)
