@@ -8,7 +8,6 @@ Each query is searched once before it is measured, so words, pages and kernels a
 from __future__ import annotations
 
 import json
-import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -24,6 +23,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import machine
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import ClusterIndex, Question, Shards
+from rerank_plugin.cluster.messages import packed, unpacked
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
@@ -175,11 +175,11 @@ class TimedShards(Shards):
         seconds, sizes = [], []
         for number, question in questions.items():
             started = time.thread_time()
-            asked = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+            asked = packed(question)
             at_shard = time.thread_time()
-            answer = pickle.dumps(self.shards[number].ask(*pickle.loads(asked)), pickle.HIGHEST_PROTOCOL)
+            answer = packed(self.shards[number].ask(*unpacked(asked)))
             done = time.thread_time()
-            answers[number] = pickle.loads(answer)
+            answers[number] = unpacked(answer)
             seconds.append(done - at_shard)
             sizes.append((len(asked), len(answer)))
             coordinator += at_shard - started + time.thread_time() - done

@@ -86,7 +86,7 @@ class Shard:
         self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
         self.lock = Lock()  # of loading and of scoring, whose loops take all threads
         self.opened_stage = lru_cache(MOST_KEPT)(self._stage)
-        self.stages: list[_PartStage] = []  # all that were opened
+        self.first: _PartStage | None = None  # the first that was opened, whose readers the others share
         self.other_reader = lru_cache(None)(self._other_reader)
         self.others: list[Any] = []
         self.store = lru_cache(MOST_KEPT)(self._store)
@@ -96,8 +96,9 @@ class Shard:
 
     def close(self) -> None:
         """Close Lucene's readers, whose files stay mapped otherwise, and the index."""
-        for reader in (*self.stages, *self.others, self.reader):
-            reader.close()
+        for reader in (self.first, *self.others, self.reader):
+            if reader is not None:
+                reader.close()
         self.index.close()
 
     def ask(self, method: str, *arguments: Any) -> Any:
@@ -142,8 +143,10 @@ class Shard:
             return self.opened_stage(config)
 
     def _stage(self, config: LuceneConfig) -> _PartStage:
-        self.stages.append(_PartStage(self.index, config))
-        return self.stages[-1]
+        if self.first is None:
+            self.first = _PartStage(self.index, config)
+            return self.first
+        return self.first.configured(**vars(config))
 
     # vectors
 
@@ -274,6 +277,11 @@ class _PartStage(LuceneFirstStage):
         files = (name.split("/") for name in index.description["files"])
         rest = sorted({folder for folder, *names in files if folder == REST for folder in names[:1]})
         return side_by_side([index.open_lucene(), *(open_reader(index.folder / REST / each) for each in rest)])
+
+    def configured(self, **settings: Any) -> _PartStage:
+        stage = super().configured(**settings)
+        vars(stage).pop("term", None)  # queries of the other field
+        return stage  # type: ignore[return-value]  # a copy of this one
 
     def search_words(self, words: WholeQuery, filter: Filter | None, depth: int) -> Candidates:
         """The best ``depth`` documents."""

@@ -132,7 +132,7 @@ class LuceneFirstStage:
         if config.field not in (known := self.index.lucene_fields):
             raise InputError(f"the index has no field '{config.field}'; it has {', '.join(known)}")
         configured = copy(self)
-        configured.config = config
+        configured.config, configured.name = config, config.name
         configured.searcher = configured._new_searcher()
         return configured
 

@@ -31,6 +31,7 @@ from rerank_plugin.indexes.sharding import Generation, shard_of
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import Pipeline
+from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.retrieval.updates import merge_index
 from tests.indexes import encoded
@@ -176,6 +177,20 @@ def test_a_shard_may_lose_all_its_documents_and_get_new_ones(started, twins):
             check_alike(*twins, other)
     held = [len(shard) for shard in Index(twins[1]).shards]
     assert held[emptied] == 2 and sum(held) == 12 - len(gone) + 5
+
+
+def test_searches_with_other_settings_share_the_readers_of_a_shard(twins):
+    single = Index(twins[0])
+    with closing(ClusterIndex(twins[1], InProcess)) as index:
+        for stage, options in (("bm25", {"k1": 0.3, "b": 0.9}), ("qld", {"mu": 50.0}), ("bm25", {"field": "title"})):
+            stages = [configure(stage).open(each).configured(**options) for each in (single, index)]
+            for number, text in enumerate(QUERIES):
+                expected, found = (each.search(Query(str(number), text), 20) for each in stages)
+                assert found.ids == expected.ids
+                assert found.first_stage_scores.tolist() == expected.first_stage_scores.tolist()
+        for shard in index.answering.shards:
+            readers = {id(shard.stage(LuceneConfig(k1=k1)).reader) for k1 in (0.1, 0.9, 2.0)}
+            assert len(readers) == 1
 
 
 def test_an_update_leaves_the_words_of_other_shards_as_they_are(twins):
