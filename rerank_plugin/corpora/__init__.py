@@ -29,11 +29,8 @@ from rerank_plugin.corpora.register import (
     QUERIES,
     Format,
     accepted,
-    format_by_beginning,
-    format_by_suffix,
 )
 from rerank_plugin.corpora.specs import Dataset, exists, resolve, resolve_corpora
-from rerank_plugin.files.text_files import kind_of
 
 __all__ = [
     "CORPUS", "JUDGMENTS", "QUERIES", "Document", "Judgments", "Problems", "Query", "accepted", "documents",
@@ -66,8 +63,8 @@ def documents(
             path = corpus
         elif source.split is not None:
             raise InputError(f"{path}:{source.split}: only a BEIR folder has splits; {path} has no corpus.jsonl[.gz]")
-        format, paths = format_files.corpus_files(path)
-        files.setdefault(format, []).extend(paths)
+        for format, paths in format_files.corpus_files(path).items():
+            files.setdefault(format, []).extend(paths)
     for format, paths in files.items():
         if repeated := [path for path, count in Counter(map(os.path.realpath, paths)).items() if count > 1]:
             raise InputError(f"{repeated[0]} is given twice: give each file of a corpus once")
@@ -96,7 +93,7 @@ def judgments(spec: str) -> Judgments:
         return ir_datasets_ids.judgments(source.id)
     if source.path.is_dir():
         return beir.judgments(source.path, source.split)
-    format = format_by_suffix(kind_of(source.path), JUDGMENTS) or format_by_beginning("", JUDGMENTS)
+    format = format_files.format_of(source.path, JUDGMENTS)
     assert format is not None, "one format of judgments is the default"
     return format.reader.judgments(source.path)
 

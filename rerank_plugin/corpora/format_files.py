@@ -1,4 +1,4 @@
-"""Files of documents and of queries, in the format of their suffix or else of their beginning."""
+"""Files of documents and of queries, in the format of their content or else of their suffix."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from rerank_plugin.corpora.register import (
     Format,
     accepted,
     document_formats,
-    format_by_beginning,
-    format_by_suffix,
+    find_format,
 )
 from rerank_plugin.files.text_files import beginning, kind_of
 
@@ -27,68 +26,68 @@ FIELD = "field"  # the key that chooses a text of the queries, as in ``topics.xm
 EXAMPLES = 3  # named files of those that are left out for the same reason
 
 
-def corpus_files(path: Path) -> tuple[Format, list[Path]]:
-    """The format of a file of documents, or of the files of a folder, and the files.
+def corpus_files(path: Path) -> dict[Format, list[Path]]:
+    """A file of documents, or those of a folder, by format.
 
     Raises:
-        InputError: the format is unknown, or the folder holds none or several.
+        InputError: the format of the file is unknown, or the folder holds no documents.
     """
     if path.is_dir():
-        return _folder_format(path)
-    format = format_by_suffix(kind_of(path), CORPUS)
-    if format is None and not (start := _start(path)):
-        raise InputError(f"{path}: is empty: name a file with documents")
-    if format is None and (format := format_by_beginning(start, CORPUS)) is None:
+        return _folder_files(path)
+    if (format := format_of(path, CORPUS)) is None:
+        if not _start(path):
+            raise InputError(f"{path}: is empty: name a file with documents")
         raise InputError(f"{path}: documents are read from {_patterns()}: rename or convert it")
-    return format, [path]
+    return {format: [path]}
+
+
+def format_of(path: Path, kind: str) -> Format | None:
+    """The format of a file, plain or compressed, that gives this kind of records; None if it is unknown."""
+    return find_format(kind, kind_of(path), _start(path))
 
 
 def _start(path: Path) -> str:
     return beginning(path).decode(errors="replace").lstrip()
 
 
-def _folder_format(folder: Path) -> tuple[Format, list[Path]]:
-    """The only format of documents in a folder, and its files; a warning names the files that are left out."""
-    found: dict[Format, list[Path]] = defaultdict(list)
-    left_out: dict[str, list[str]] = defaultdict(list)
+def _folder_files(folder: Path) -> dict[Format, list[Path]]:
+    """The files of documents in a folder by format; a warning names the files that are left out."""
+    files: dict[Format, list[Path]] = defaultdict(list)
+    left_out: dict[str, list[Path]] = defaultdict(list)
     for path in _files(folder):
-        format, name = format_by_suffix(kind_of(path), CORPUS), str(path.relative_to(folder))
-        if reason := _reason_to_skip(path, format, folder):
-            left_out[reason].append(name)
-        elif format is not None:
-            found[format].append(path)
-    names = "; ".join(
-        f"{len(names):,} {reason}: {_some(names)}" for reason, names in left_out.items() if reason != HIDDEN
-    )
-    if not found:
+        format, reason = _format_or_reason(path, folder)
+        if format is not None:
+            files[format].append(path)
+        elif reason is not None:
+            left_out[reason].append(path)
+    names = _counted(left_out.items(), folder)
+    if not files:
         raise InputError(
             f"{folder}: no documents in this folder: expected corpus.jsonl[.gz] (BEIR), {_patterns()}"
             + (f"; left out: {names}" if names else "")
         )
-    formats = [format for format in document_formats() if format in found]
-    if len(formats) > 1:
-        both = " and ".join(f"{format.name} ({min(found[format]).name})" for format in formats[:2])
-        raise InputError(f"{folder}: holds both {both}: move one kind elsewhere")
+    if len(files) > 1:
+        kinds = _counted(((f"of {format.name}", paths) for format, paths in files.items()), folder)
+        log.warning("%s: holds files of several formats: %s", folder, kinds)
     if names:
         log.warning("%s: left out: %s", folder, names)
     # Files of subfolders are ordered by their own names, as NLM numbers them.
-    return formats[0], sorted(found[formats[0]], key=lambda path: (path.name, path))
+    return {format: sorted(paths, key=lambda path: (path.name, path)) for format, paths in files.items()}
 
 
-HIDDEN = "hidden"
-
-
-def _reason_to_skip(path: Path, format: Format | None, folder: Path) -> str | None:
-    """The reason why a file of a folder is not read, in the plural; None for a file of documents."""
+def _format_or_reason(path: Path, folder: Path) -> tuple[Format | None, str | None]:
+    """The format of a file of a folder, or the reason why it is not read, in the plural; neither for a hidden file that
+    has no suffix of documents.
+    """
     if path.name.startswith("."):
-        return "hidden files" if format else HIDDEN
+        return None, "hidden files" if find_format(CORPUS, kind_of(path), "") else None
     if not path.exists():
-        return "dangling links"
-    if format is None:
-        return "files of unknown formats"
+        return None, "dangling links"
     if not path.is_file():
-        return "entries that are no files"
-    return None if path.parent == folder or format.subfolders else "files in subfolders"
+        return None, "entries that are no files"
+    if (format := format_of(path, CORPUS)) is None:
+        return None, "files of unknown formats"
+    return (format, None) if path.parent == folder or format.subfolders else (None, "files in subfolders")
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -105,8 +104,13 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(names))
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:EXAMPLES]) + (", ..." if len(names) > EXAMPLES else "")
+def _counted(kinds: Iterable[tuple[str, Sequence[Path]]], folder: Path) -> str:
+    """The number and the first names of files of several kinds, ``2 hidden files: .a.xml, .b.xml; ...``."""
+
+    def names(paths: Sequence[Path]) -> str:
+        return ", ".join(str(path.relative_to(folder)) for path in paths[:EXAMPLES]) + ", ..." * (len(paths) > EXAMPLES)
+
+    return "; ".join(f"{len(paths):,} {kind}: {names(paths)}" for kind, paths in kinds)
 
 
 def _patterns() -> str:
@@ -129,7 +133,7 @@ def queries(path: Path, selected: Sequence[tuple[str, str]] = ()) -> list[Query]
     nothing = InputError(f"{path}: holds no queries; queries can be {accepted(QUERIES)}")
     if not start:
         raise nothing
-    format = format_by_suffix(kind_of(path), QUERIES) or format_by_beginning(start, QUERIES)
+    format = find_format(QUERIES, kind_of(path), start)
     assert format is not None, "one format of queries is the default"
     if not selected:
         if not (read := checked(format.reader.queries(path))):

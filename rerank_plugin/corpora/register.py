@@ -11,6 +11,7 @@ function, or is a module of its own.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -42,8 +43,9 @@ class Format:
         module: the module with the readers, lazily imported.
         gives: the kinds of records (`CORPUS`, `QUERIES`, `JUDGMENTS`), each with its description in help.
         suffixes: suffixes of files in this format, lower-case and without that of a compression.
-        begins: beginnings of a file in this format, for files without a known suffix.
-        default: whether files of queries or judgments without a known suffix or beginning are in this format.
+        begins: regular expression of the beginning of a file in this format, without leading white space; ``.``
+            matches line feeds, too. Without one, the suffix decides.
+        default: whether files of queries or judgments in no other format are in this one.
         subfolders: whether subfolders may hold the documents of a folder.
         selectable: whether queries can be selected by keys and values, as in ``file:key=value``.
         has_fields: whether a query has several texts, of which ``file:field=name`` chooses.
@@ -53,7 +55,7 @@ class Format:
     module: str
     gives: Mapping[str, str] = field(hash=False)
     suffixes: tuple[str, ...] = ()
-    begins: tuple[str, ...] = ()
+    begins: str = ""
     default: bool = False
     subfolders: bool = False
     selectable: bool = False
@@ -75,20 +77,27 @@ FORMATS = Register("format", "rerank_plugin.corpora.formats", "rerank_plugin.for
 register = FORMATS.add
 
 
-def format_by_suffix(suffix: str, kind: str) -> Format | None:
-    """The format of files with this suffix that gives this kind of records, or None; our own formats come first.
+def find_format(kind: str, suffix: str, start: str) -> Format | None:
+    """The format of a file that gives this kind of records, by its suffix and its first characters; None if unknown.
+
+    Names of downloads are often wrong, and many formats share a suffix. So the content decides, and the suffix only
+    where no format, or only the one of the suffix, is known by its content. Of several formats, that whose beginning
+    matches the most text: ``{"passages":`` rather than ``{``. Our own formats come first.
 
     Raises:
         InputError: the format of another package cannot be loaded.
     """
-    return next((format for format in _formats(kind) if suffix in format.suffixes), None)
-
-
-def format_by_beginning(text: str, kind: str) -> Format | None:
-    """The format of a file without a known suffix, by its first characters, or else the default format, or None."""
+    named = next((format for format in _formats(kind) if suffix in format.suffixes), None)
+    if named is not None and not named.begins:
+        return named
     formats = [format for format in FORMATS.built_in() if kind in format.gives]
-    matching = (format for format in formats if text.startswith(format.begins))
-    return next(matching, None) or next((format for format in formats if format.default), None)
+    matched: list[tuple[int, bool, Format]] = []
+    for format in formats:
+        if format.begins and (match := re.match(format.begins, start, re.DOTALL)):
+            matched.append((match.end(), format == named, format))
+    if matched:
+        return max(matched, key=lambda match: match[:2])[2]
+    return named or next((format for format in formats if format.default), None)
 
 
 def document_formats() -> list[Format]:

@@ -54,9 +54,9 @@ def test_a_format_of_another_package_is_read_everywhere(file, put):
     assert list(documents(file)) == list(documents(folder)) == expected
     assert queries(file) == [Query("r1", "Aspirin"), Query("r2", "Statins")]
     assert judgments(file) == {"r1": {"d1": 1}, "r2": {"d2": 1}}
-    put("library/b.jsonl", "{}")
-    with pytest.raises(InputError, match=r"both JSON lines \(b\.jsonl\) and cards \(a\.card\)"):
-        documents(folder)
+    put("library/b.jsonl", '{"id": "b", "text": "Words"}')
+    put("library/c.card", '{"id":"c"}|A card, not JSON||d1\n')
+    assert [document.id for document in documents(folder)] == ["r1", "r2", '{"id":"c"}', "b"]
     with pytest.raises(InputError, match="a.card: queries can be selected in a JSON lines file only"):
         queries(f"{file}:split=dev")
 

@@ -105,7 +105,6 @@ def test_a_similar_ir_datasets_id_is_suggested():
         ([], "", queries, r"no queries\.jsonl"),
         (["a.pdf"], "/a.pdf", documents, r"a\.pdf: documents are read from"),
         (["a.jsonl"], "/a.jsonl:test", documents, r"a\.jsonl is a file; only a BEIR folder has splits"),
-        (["a.jsonl", "b.xml"], "", documents, r"both JSON lines \(a\.jsonl\) and PubMed XML \(b\.xml\)"),
     ],
 )
 def test_folders_and_files_without_documents(put, tmp_path, files, spec, read, message):
@@ -132,13 +131,46 @@ def test_a_folder_gives_all_that_it_holds_or_names_it(put, tmp_path, caplog):
     (tmp_path / "f" / "b.jsonl.bz2").write_bytes(bz2.compress(line("b").encode()))
     (tmp_path / "f" / "c.jsonl.xz").write_bytes(lzma.compress(line("c").encode()))
     (tmp_path / "f" / "d.jsonl").symlink_to("nowhere")
-    for name in ("e/e.jsonl", "n.txt", ".h.jsonl", ".git/x.jsonl", ".other"):
+    for name in ("e/e.jsonl", ".h.jsonl", ".git/x.jsonl", ".other"):
         put(f"f/{name}", line("x"))
+    put("f/n.txt", "Notes.")
     assert [document.id for document in documents(str(tmp_path / "f"))] == ["a", "b", "c"]
     assert caplog.messages == [
         f"{tmp_path / 'f'}: left out: 1 hidden files: .h.jsonl; 1 dangling links: d.jsonl; "
         "1 files of unknown formats: n.txt; 1 files in subfolders: e/e.jsonl"
     ]
+
+
+def test_the_content_of_a_file_decides_its_format_alone_and_in_a_folder(put, tmp_path, caplog):
+    """Names of downloads are wrong, or say nothing: easyPubMed's and PubMed's own end with .txt."""
+    from tests.corpora.pubmed import article, xml
+
+    nbib = "\nPMID- {}\nTI  - T\n".format
+    texts = {
+        "easyPubMed_data_01.txt": xml(article("1")), "easyPubMed_data_02.txt.gz": xml(article("2")),
+        "export.json": xml(article("3")), "pubmed-heart-set.txt": nbib(4), "b.xml": nbib(5), "lines.txt": line("6"),
+        "c.xml.gz": f"[{line('7')}]", "empty.jsonl": " ",
+    }  # fmt: skip
+    left_out = {
+        "a_stats.html": "<html><p>1</p></html>",
+        "e.txt": "",
+        "m.xml.gz.md5": "MD5(m.xml.gz)= 0",
+        "README.md": "[![A](b)]",
+    }
+    for name, text in (texts | left_out).items():
+        put(f"f/{name}", text)
+    assert [document.id for document in documents(str(tmp_path / "f"))] == ["5", "4", "7", "6", "1", "2", "3"]
+    assert caplog.messages == [
+        f"{tmp_path / 'f'}: holds files of several formats: 2 of MEDLINE text: b.xml, pubmed-heart-set.txt; 3 of JSON "
+        "lines: c.xml.gz, empty.jsonl, lines.txt; 3 of PubMed XML: easyPubMed_data_01.txt, easyPubMed_data_02.txt.gz, "
+        "export.json",
+        f"{tmp_path / 'f'}: left out: 4 files of unknown formats: README.md, a_stats.html, e.txt, ...",
+    ]
+    alone = [document.id for name in texts for document in documents(str(tmp_path / "f" / name))]
+    assert alone == ["1", "2", "3", "4", "5", "6", "7"]
+    for name in left_out:
+        with pytest.raises(InputError, match="is empty" if name == "e.txt" else "documents are read from"):
+            documents(str(tmp_path / "f" / name))
 
 
 def test_subfolders_of_pubmed_beside_a_file(put, tmp_path):

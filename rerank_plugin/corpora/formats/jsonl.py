@@ -343,7 +343,7 @@ register(
             QUERIES: "a JSON file[:key=value...][:field=KEY]",
         },
         suffixes=(".jsonl", ".json", ".ndjson"),
-        begins=("{", "["),
+        begins=r'\{\s*["}]|\[\s*[{\]]',
         selectable=True,
         has_fields=True,
     )

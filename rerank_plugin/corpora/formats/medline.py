@@ -86,6 +86,6 @@ register(
         __name__,
         {CORPUS: "MEDLINE text (PubMed's *.nbib)"},
         suffixes=(".nbib", ".medline"),
-        begins=("PMID- ",),
+        begins="PMID *- ",
     )
 )

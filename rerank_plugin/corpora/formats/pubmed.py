@@ -8,7 +8,7 @@ register(
         "rerank_plugin.corpora.pubmed_xml",
         {CORPUS: "PubMed XML (a file or folder of *.xml[.gz])"},
         suffixes=(".xml",),
-        begins=("<",),
+        begins="<(.*?<)?(Pubmed(Book)?Article|MedlineCitation|DeleteCitation|DeleteDocument)",
         subfolders=True,  # NLM's own tree has the folders baseline and updatefiles
     )
 )

@@ -149,4 +149,4 @@ def _field(fields: dict[str, list[str]], name: str) -> str:
     return text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text
 
 
-register(Format("TREC topics", __name__, {QUERIES: "a TREC topics file[:field=NAME]"}, begins=("<",), has_fields=True))
+register(Format("TREC topics", __name__, {QUERIES: "a TREC topics file[:field=NAME]"}, begins="<", has_fields=True))
