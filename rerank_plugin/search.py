@@ -75,12 +75,10 @@ def arguments() -> commandline.Parser:
     add("--threads", type=int, default=2, help="threads of first-stage searches, which run ahead of the scoring")
     add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
     cluster = (
-        "Ray cluster that searches: HOST:PORT, auto (of this machine) or local (started here); it has a process for "
-        "each shard of an index of shards; of another index, which all machines hold, each process ranks some --queries"
+        "Ray cluster that searches an index of shards, with a process for each: HOST:PORT, auto (of this machine) or "
+        "local (started here)"
     )
     add("--cluster", metavar="ADDRESS", help=cluster)
-    by_queries = "with --cluster and an index of shards that all machines hold: each process ranks some --queries, too"
-    add("--by-queries", action="store_true", help=by_queries)
     commandline.add_settings(running, ClusterConfig)
     add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path")
     commandline.add_first_stage_options(parser, basic=True)
@@ -151,10 +149,6 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
             f"--run replaces --first-stage {options.first_stage}: to keep the judged documents of a run, give "
             "--judged-only J instead"
         )
-    if options.by_queries and not (options.cluster and options.queries):
-        parser.error("--by-queries divides --queries among the processes of --cluster: give both")
-    if options.by_queries and options.run and options.run.is_dir():
-        parser.error("--by-queries ranks one run: give a file to --run")
     if options.run and options.filter:
         parser.error("--filter is for searches, not for --run, whose documents are fixed")
     if options.run and options.fuse:
@@ -184,26 +178,9 @@ def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
 
 def _place(options: Namespace) -> str | Path:
     """Where the index is searched: its folder, or its place on a cluster."""
-    if not options.cluster or _divides_queries(options):
+    if not options.cluster:
         return options.index
-    return _cluster(options).url(options.index)
-
-
-def _cluster(options: Namespace) -> ClusterConfig:
-    from rerank_plugin.base.extras import require
-
-    require("ray", "a cluster")
-    return commandline.configured(ClusterConfig, options, address=options.cluster)
-
-
-def _divides_queries(options: Namespace) -> bool:
-    """Whether the processes of a cluster each search the whole index for a part of the queries."""
-    from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.indexes.sharding import SHARDS
-
-    if not options.cluster or options.queries is None or (options.run and options.run.is_dir()):
-        return False
-    return options.by_queries or SHARDS not in Index(options.index).description
+    return commandline.configured(ClusterConfig, options, address=options.cluster).url(options.index)
 
 
 def _filter(options: Namespace) -> Filter | None:
@@ -236,8 +213,7 @@ def search_batch(options: Namespace) -> None:
     check_free(options.output, RUN, options.overwrite or options.resume)
     queries = read_queries(options.queries)
     config = _first_stage_config(options)
-    closed = _pipeline(options, config)
-    pipeline = closed.open()
+    pipeline = _pipeline(options, config).open()
     _warn_of_cut(options, pipeline.first_stage, queries)
     tag, settings = _tag(options, pipeline.scorer, config), _settings(options, config, pipeline.index)
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
@@ -246,13 +222,7 @@ def search_batch(options: Namespace) -> None:
         NotesLog().log(open_queries, pipeline.first_stage, pipeline.scorer)
         started = time.monotonic()
         empty: list[str] = []
-        if _divides_queries(options):
-            from rerank_plugin.ranking.on_cluster import rank_on_cluster
-
-            cluster, running = _cluster(options), (options.threads, options.queries_at_once)
-            rankings = rank_on_cluster(closed, pipeline.index, settings["contents"], open_queries, cluster, *running)
-        else:
-            rankings = pipeline.rank_all(open_queries, options.threads, options.queries_at_once)
+        rankings = pipeline.rank_all(open_queries, options.threads, options.queries_at_once)
         for ranking in commandline.progress(rankings, "searching", "queries", total=len(open_queries)):
             writer.write_ranked(ranking.query.id, ranking.doc_ids, ranking.ranked_scores)
             if not len(ranking.order):

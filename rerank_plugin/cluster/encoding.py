@@ -1,49 +1,96 @@
-"""Encodes the documents of an index on a Ray cluster: pieces of rows go to its tasks, and their codes come back."""
+"""Encodes the documents of an index on a Ray cluster: pieces of rows go to its processes, and their codes come back."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util import ActorPool
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.cluster.config import ClusterConfig
-from rerank_plugin.cluster.mapping import cluster_map
+from rerank_plugin.cluster.connection import cluster_processors, connect, environment
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import quantized_vectors
 from rerank_plugin.models.document_encodings import EncodedPiece, document_encoder
 from rerank_plugin.retrieval.encoding import IndexEncoder
 
+AHEAD = 3  # pieces that each process is sent before their turn
+RETRIES = 3  # of a piece whose process died
+
+
+class Encoder:
+    """A process that encodes pieces; it opens index and checkpoint, at the paths of the command's machine, once."""
+
+    def __init__(self, working_folder: str, folder: Path, checkpoint: str | Path, device: str, batch_size: int | None):
+        self.place, self.batch_size, self.encode = (working_folder, folder, checkpoint, device), batch_size, None
+
+    def encoded(self, rows: np.ndarray, checksum: Any, key: str) -> EncodedPiece:
+        """The codes of rows int64 [n]; an `InputError` if the files are not those with these checksums."""
+        try:
+            if self.encode is None:
+                self.encode = self._opened(checksum, key)
+            return rows, self.encode(rows)
+        except (OSError, InputError) as error:
+            raise InputError(f"on machine {socket.gethostname()}: {error}") from None
+
+    def _opened(self, checksum: Any, key: str) -> Callable[[np.ndarray], Any]:
+        working_folder, folder, checkpoint, device = self.place
+        os.chdir(working_folder)
+        encoder = IndexEncoder(Index(folder).forward, checkpoint, device)
+        for path, own, expected in ((folder, encoder.index.checksum, checksum), (checkpoint, encoder.key, key)):
+            if own != expected:
+                raise InputError(f"{path} differs from that of the command's machine: share the folder, or copy it")
+        encode = document_encoder(encoder.model, encoder.builder, device, self.batch_size)
+        return lambda rows: quantized_vectors(encoder.index, rows, encode(rows), encoder.spaces)
+
 
 def encode_on_cluster(
     encoder: IndexEncoder, batch_size: int | None, config: ClusterConfig
 ) -> Callable[[Iterable[np.ndarray]], Iterator[EncodedPiece]]:
-    """A function that encodes pieces of rows, int64 [n], for :meth:`IndexEncoder.encode`; errors as in `cluster_map`.
+    """A function that encodes pieces of rows, int64 [n], for :meth:`IndexEncoder.encode`; it keeps their order.
 
     Args:
         encoder: its index and its checkpoint are at the same paths on all machines.
         batch_size: documents encoded at once in each process.
+        config: address of the cluster, and Java's heap in each process.
+
+    Raises:
+        InputError: there is no such cluster; a machine has other files; or the processes of a piece died again and
+            again.
     """
     owner = encoder.index.owner
     assert owner is not None, "encodings are kept in an index folder"
-    described = owner.folder, encoder.checkpoint, encoder.device, batch_size, encoder.index.checksum, encoder.key
-    return partial(cluster_map, partial(open_encoding, *described), config=config)
+    opening = os.getcwd(), owner.folder, encoder.checkpoint, encoder.device, batch_size
+    return partial(_encoded, opening, (encoder.index.checksum, encoder.key), config)
 
 
-def open_encoding(
-    folder: Path, checkpoint: str | Path, device: str, batch_size: int | None, checksum: Any, key: str
-) -> Callable[[np.ndarray], EncodedPiece]:
-    """The function that encodes a piece in a process of the cluster."""
-    encoder = IndexEncoder(Index(folder).forward, checkpoint, device)
-    for path, found, expected in ((folder, encoder.index.checksum, checksum), (checkpoint, encoder.key, key)):
-        if found != expected:
-            raise InputError(f"{path} differs from that of the command's machine: share the folder, or copy it again")
-    encode = document_encoder(encoder.model, encoder.builder, device, batch_size)
-
-    def encoded(rows: np.ndarray) -> EncodedPiece:
-        return rows, quantized_vectors(encoder.index, rows, encode(rows), encoder.spaces)
-
-    return encoded
+def _encoded(
+    opening: tuple, checksums: tuple[Any, str], config: ClusterConfig, pieces: Iterable[np.ndarray]
+) -> Iterator[EncodedPiece]:
+    connect(config.address)
+    actor: Any = ray.remote(Encoder).options(
+        num_cpus=1, max_restarts=-1, max_task_retries=RETRIES, scheduling_strategy="SPREAD",
+        runtime_env=environment(config.heap),
+    )  # fmt: skip
+    actors = [actor.remote(*opening) for _ in range(cluster_processors())]
+    try:
+        yield from ActorPool(actors * AHEAD).map(lambda each, rows: each.encoded.remote(rows, *checksums), pieces)
+    except RayTaskError as error:
+        if isinstance(error.cause, InputError):
+            raise error.cause from None
+        raise
+    except RayError as error:
+        raise InputError(
+            f"the processes of a piece died on the cluster, the last of {RETRIES + 1} with: {one_line(error):.300}"
+        ) from None
+    finally:
+        for each in actors:
+            ray.kill(each)
