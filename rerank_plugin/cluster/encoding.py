@@ -30,7 +30,8 @@ class Encoder:
     """A process that encodes pieces; it opens index and checkpoint, at the paths of the command's machine, once."""
 
     def __init__(self, working_folder: str, folder: Path, checkpoint: str | Path, device: str, batch_size: int | None):
-        self.place, self.batch_size, self.encode = (working_folder, folder, checkpoint, device), batch_size, None
+        self.place, self.batch_size = (working_folder, folder, checkpoint, device), batch_size
+        self.encode: Any = None
 
     def encoded(self, rows: np.ndarray, checksum: Any, key: str) -> EncodedPiece:
         """The codes of rows int64 [n]; an `InputError` if the files are not those with these checksums."""
@@ -81,8 +82,9 @@ def _encoded(
         runtime_env=environment(config.heap),
     )  # fmt: skip
     actors = [actor.remote(*opening) for _ in range(cluster_processors())]
+    pool: Any = ActorPool(actors * AHEAD)
     try:
-        yield from ActorPool(actors * AHEAD).map(lambda each, rows: each.encoded.remote(rows, *checksums), pieces)
+        yield from pool.map(lambda each, rows: each.encoded.remote(rows, *checksums), pieces)
     except RayTaskError as error:
         if isinstance(error.cause, InputError):
             raise error.cause from None
