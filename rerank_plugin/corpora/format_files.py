@@ -18,6 +18,7 @@ from rerank_plugin.corpora.register import (
     document_formats,
     find_format,
 )
+from rerank_plugin.files import zips
 from rerank_plugin.files.text_files import beginning, kind_of
 
 log = logging.getLogger(__name__)
@@ -27,12 +28,12 @@ EXAMPLES = 3  # named files of those that are left out for the same reason
 
 
 def corpus_files(path: Path) -> dict[Format, list[Path]]:
-    """A file of documents, or those of a folder, by format.
+    """A file of documents, or those of a folder or a zip, by format.
 
     Raises:
         InputError: the format of the file is unknown, or the folder holds no documents.
     """
-    if path.is_dir():
+    if path.is_dir() or zips.is_zip(path):
         return _folder_files(path)
     if (format := format_of(path, CORPUS)) is None:
         if not _start(path):
@@ -51,7 +52,7 @@ def _start(path: Path) -> str:
 
 
 def _folder_files(folder: Path) -> dict[Format, list[Path]]:
-    """The files of documents in a folder by format; a warning names the files that are left out."""
+    """The files of documents in a folder or a zip, by format; a warning names the files that are left out."""
     files: dict[Format, list[Path]] = defaultdict(list)
     left_out: dict[str, list[Path]] = defaultdict(list)
     for path in _files(folder):
@@ -62,8 +63,9 @@ def _folder_files(folder: Path) -> dict[Format, list[Path]]:
             left_out[reason].append(path)
     names = _counted(left_out.items(), folder)
     if not files:
+        kind = "folder" if folder.is_dir() else "zip"
         raise InputError(
-            f"{folder}: no documents in this folder: expected corpus.jsonl[.gz] (BEIR), {_patterns()}"
+            f"{folder}: no documents in this {kind}: expected corpus.jsonl[.gz] (BEIR), {_patterns()}"
             + (f"; left out: {names}" if names else "")
         )
     if len(files) > 1:
@@ -81,17 +83,26 @@ def _format_or_reason(path: Path, folder: Path) -> tuple[Format | None, str | No
     """
     if path.name.startswith("."):
         return None, "hidden files" if find_format(CORPUS, kind_of(path), "") else None
-    if not path.exists():
+    zipped = zips.archive_of(path) is not None
+    if not zipped and not path.exists():
         return None, "dangling links"
-    if not path.is_file():
+    if not zipped and not path.is_file():
         return None, "entries that are no files"
-    if (format := format_of(path, CORPUS)) is None:
+    if (start := _start(path))[:4].encode().startswith(zips.MARKS):
+        return None, "zips in a zip"
+    if (format := find_format(CORPUS, kind_of(path), start)) is None:
         return None, "files of unknown formats"
-    return (format, None) if path.parent == folder or format.subfolders else (None, "files in subfolders")
+    return (format, None) if path.parent == folder or zipped or format.subfolders else (None, "files in subfolders")
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files of a folder and of its subfolders, without those of hidden folders; links are followed."""
+    """The files of a folder and of its subfolders, without those of hidden folders; links are followed.
+
+    Of a zip, as which the folder may be given, the files are its members.
+    """
+    if zips.is_zip(folder):
+        yield from zips.members(folder)
+        return
 
     def unreadable(error: OSError) -> None:
         raise InputError(f"{error.filename}: cannot be read ({error.strerror or error})") from error
@@ -101,7 +112,8 @@ def _files(folder: Path) -> Iterator[Path]:
         kept = {os.path.realpath(os.path.join(parent, name)): name for name in sorted(subfolders) if name[0] != "."}
         subfolders[:] = [name for target, name in kept.items() if target not in seen]
         seen |= kept.keys()
-        yield from (Path(parent, name) for name in sorted(names))
+        for path in (Path(parent, name) for name in sorted(names)):
+            yield from zips.members(path) if zips.is_zip(path) and path.name[0] != "." else [path]
 
 
 def _counted(kinds: Iterable[tuple[str, Sequence[Path]]], folder: Path) -> str:

@@ -1,5 +1,7 @@
 """TREC run files: ``query Q0 document rank score tag``, one ranked document a line.
 
+Runs of MS MARCO, ``query document rank``, are read too; a score there is the reciprocal rank.
+
 Documents are always ordered by float32 score descending, ties by decreasing document id, as in [D18] 4.4 and trec_eval.
 Other tools break ties differently (by the order of the file, or by increasing id), so our runs have no ties: equal
 scores are separated by the smallest float32 steps.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +27,9 @@ from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, line
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+FORM = "query Q0 document rank score tag"
 PART, JOURNAL = ".part", ".part.journal"  # suffixes of an unfinished run
+RANK = re.compile("[1-9][0-9]{0,8}")
 TOO_LARGE = 2.0**128 - 2.0**103  # the smallest number that rounds to an infinite float32
 
 
@@ -108,34 +113,36 @@ def format_ranked(query_id: str, doc_ids: Sequence[str], scores: np.ndarray, tag
 
 
 def read_run(path: str | Path) -> dict[str, RankedList]:
-    """The ranked lists of a run file (also .gz), by query id in the order of the file.
+    """The ranked lists of a run file (also compressed), by query id in the order of the file.
 
-    Columns may be separated by any white space, and the lines of a query need not be adjacent. Ranks are ignored: the
-    scores give the order.
+    Columns may be separated by any white space, and the lines of a query need not be adjacent. Ranks beside scores are
+    ignored: the scores give the order.
 
     Raises:
-        InputError: a malformed line, a score that is not a finite float32, or a document that a query ranks twice; the
-            message has file and line.
+        InputError: a malformed line, a score that is not a finite float32, a rank that is no whole number from 1 on, or
+            a document or (of three columns) a rank that a query has twice; the message has file and line.
     """
     path = Path(path)
     by_query: dict[str, dict[str, float]] = {}
+    ranks: set[tuple[str, float]] = set()  # of three columns: judgments of such a form repeat their grades
+    width = 0
     for number, line in lines(path):
         columns = line.split()
-        if len(columns) != 6:
-            raise InputError(
-                f"{path}:{number}: expected 6 columns (query Q0 document rank score tag), found {len(columns)}"
-            )
-        query, _, document, _, text, _ = columns
+        if len(columns) != (width := width or (3 if len(columns) == 3 else 6)):
+            expected = "3 columns (query document rank)" if width == 3 else f"6 columns ({FORM})"
+            raise InputError(f"{path}:{number}: expected {expected}, found {len(columns)}")
         try:
-            score = float(text)
-        except ValueError:
-            raise InputError(f"{path}:{number}: the score {text!r} is not a number") from None
-        if not -TOO_LARGE < score < TOO_LARGE:  # false for NaN, too
-            raise InputError(f"{path}:{number}: the score {text} of document {document} is not a finite float32")
+            query, document, score = _hit(columns)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
+        if width == 3 and (query, score) in ranks:
+            raise InputError(f"{path}:{number}: query {query} has rank {columns[2]} twice: are these judgments?")
         hits = by_query.setdefault(query, {})
         if document in hits:
             raise InputError(f"{path}:{number}: query {query} ranks document {document} twice")
         hits[document] = score
+        if width == 3:
+            ranks.add((query, score))
     run = {}
     for query in list(by_query):
         hits = by_query.pop(query)  # a large run is not held twice
@@ -143,6 +150,23 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
         order = sort_order(doc_ids, scores)
         run[query] = RankedList([doc_ids[position] for position in order.tolist()], scores[order])
     return run
+
+
+def _hit(columns: Sequence[str]) -> tuple[str, str, float]:
+    """The query, document and score of the three or six columns of a line; a ValueError says what is wrong."""
+    if len(columns) == 3:
+        query, document, text = columns
+        if not RANK.fullmatch(text):
+            raise ValueError(f"the rank {text!r:.50} is not a whole number from 1 on")
+        return query, document, 1 / int(text)
+    query, _, document, _, text, _ = columns
+    try:
+        score = float(text)
+    except ValueError:
+        raise ValueError(f"the score {text!r} is not a number") from None
+    if not -TOO_LARGE < score < TOO_LARGE:  # false for NaN, too
+        raise ValueError(f"the score {text} of document {document} is not a finite float32")
+    return query, document, score
 
 
 def run_files(folder: str | Path) -> list[Path]:
@@ -188,11 +212,15 @@ def _reason_to_skip(path: Path) -> str | None:
         return None  # reading the run reports the damage
     if not first:
         return "empty"
+    columns = first.decode(errors="replace").split()
     with suppress(ValueError):
-        _, _, _, _, score, _ = first.decode(errors="replace").split()
-        float(score)
+        if len(columns) == 3:
+            _hit(columns)
+        else:
+            _, _, _, _, score, _ = columns
+            float(score)  # reading the run reports a score that is not finite
         return None
-    return "its first line is not: query Q0 document rank score tag"
+    return f"its first line is not: {FORM}"
 
 
 def _is_written_run(path: Path) -> bool:

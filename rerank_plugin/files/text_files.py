@@ -1,7 +1,8 @@
 """Reading files, pipes and stdin: UTF-8 with or without a byte order mark, decompressed whatever their names.
 
-The first bytes of a file tell its compression (gzip, bzip2, xz, zstd): names of downloads are often wrong. A pipe can
-be read once: each input is opened once, or `beginning` and `rereadable` keep what was read of it. ``-`` is stdin.
+The first bytes of a file tell its compression (gzip, bzip2, xz, zstd, or a zip of one file): names of downloads are
+often wrong. A pipe can be read once: each input is opened once, or `beginning` and `rereadable` keep what was read of
+it. ``-`` is stdin, and ``a.zip/b.txt`` a member of a zip (`zips`).
 
 Lines end only at line feeds. ``str.splitlines`` would also split titles at U+2028 and similar characters.
 """
@@ -26,13 +27,14 @@ from typing import Any, BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.files import zips
 
 BUFFER = 1 << 18
 BEGINNING = 1 << 16  # bytes that show the format of a file
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)  # the errors of a truncated or damaged file
 STDIN = ("-", "/dev/stdin")
 
-COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}  # suffixes and their names
+COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}  # suffixes and their names
 
 _MARKS = re.compile(b"^(?:%s)+" % codecs.BOM_UTF8)
 
@@ -163,7 +165,8 @@ def kind_of(path: Path) -> str:
 
 def damaged(path: Path) -> str:
     """The name of the problem of a damaged file, as ``damaged gzip file``."""
-    return f"damaged {COMPRESSED.get(path.suffix.lower(), 'gzip')} file"
+    suffix = path.suffix if path.suffix in COMPRESSED or not zips.archive_of(path) else ".zip"
+    return f"damaged {COMPRESSED.get(suffix.lower(), 'gzip')} file"
 
 
 def with_suffix(folder: Path, *suffixes: str) -> list[Path]:
@@ -201,12 +204,19 @@ def open_bytes(path: Path) -> BinaryIO:
     try:
         if path in _copies:
             copy, damage = _copies[path]
-            file = open(f"/dev/fd/{copy.fileno()}", "rb")
+            file: BinaryIO = open(f"/dev/fd/{copy.fileno()}", "rb")
             file.seek(0)
             return _joined(b"", file, damage)
-        _check_unread(path)
-        file = open(os.dup(0), "rb") if str(path) in STDIN else open(path, "rb")
-        mark = file.read(_LONGEST_MARK)
+        file = _open(path)
+        try:
+            mark = file.read(_LONGEST_MARK)
+        except DAMAGED as error:  # of a member of a zip
+            return _joined(b"", io.BytesIO(), error)
+        if mark.startswith(zips.MARKS) and (is_pipe(path) or zips.is_zip(path)):  # not of a member
+            file.close()
+            if is_pipe(path):
+                raise InputError(f"{path}: a zip cannot be read from a pipe: save it to a file")
+            return open_bytes(zips.only_member(path))
         if file.seekable():
             file.seek(-len(mark), os.SEEK_CUR)
             plain: BinaryIO = file
@@ -219,6 +229,15 @@ def open_bytes(path: Path) -> BinaryIO:
             return cast(BinaryIO, _Decompressed(plain, opener))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        _check_unread(path)
+        return open(os.dup(0) if str(path) in STDIN else path, "rb")
+    except NotADirectoryError:
+        member = _Decompressed(cast(BinaryIO, zips.open_member(path)), lambda file: file)
+        return cast(BinaryIO, io.BufferedReader(member, BUFFER))
 
 
 def refuse_rereading_pipes() -> None:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.run_writer import RunWriter
-from rerank_plugin.files.runs import RankedList, format_ranking, read_run, sort_order, strictly_decreasing, write_run
+from rerank_plugin.files.runs import (
+    RankedList,
+    format_ranking,
+    read_run,
+    run_files,
+    sort_order,
+    strictly_decreasing,
+    write_run,
+)
 
 LARGEST = np.finfo(np.float32).max
 # A byte order mark at the start of a file is not part of the first id, so no id may begin with one here.
@@ -133,6 +141,31 @@ def test_foreign_files(tmp_path):
     found = read_run(str(tmp_path / "a.run.gz"))
     assert {query: ranking.doc_ids for query, ranking in found.items()} == {"1": ["d2", "d3", "d1"], "2": ["d9"]}
     assert found["1"].scores.tolist() == [1.0, 0.5, 0.5]
+
+
+def test_a_run_of_ms_marco_has_reciprocal_ranks_as_scores(tmp_path):
+    (tmp_path / "a.tsv").write_text("2\td9\t2\n1\td1\t1\n2\td8\t1\n2\tda\t4\n")
+    assert [path.name for path in run_files(tmp_path)] == ["a.tsv"]
+    found = {
+        query: (ranking.doc_ids, ranking.scores.tolist()) for query, ranking in read_run(tmp_path / "a.tsv").items()
+    }
+    assert found == {"2": (["d8", "d9", "da"], [1, 0.5, 0.25]), "1": (["d1"], [1])}
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("1 d2 1", "a.run:2: query 1 has rank 1 twice: are these judgments"),
+        ("1 d2 0", "a.run:2: the rank '0' is not a whole number from 1 on"),
+        ("1 d2 1.5", "a.run:2: the rank '1.5'"),
+        ("1 d1 2", "a.run:2: query 1 ranks document d1 twice"),
+        ("1 Q0 d2 2 7 t", r"a.run:2: expected 3 columns \(query document rank\), found 6"),
+    ],
+)
+def test_malformed_lines_of_three_columns_are_named(tmp_path, line, message):
+    (tmp_path / "a.run").write_text(f"1 d1 1\n{line}\n")
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path / "a.run")
 
 
 @pytest.mark.parametrize(

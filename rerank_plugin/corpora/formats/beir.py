@@ -20,13 +20,19 @@ from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import jsonl, qrels
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.register import READERS, Format, register
+from rerank_plugin.files import zips
 from rerank_plugin.files.text_files import plain_or_gz, uncompressed_name, with_suffix
 
 log = logging.getLogger(__name__)
 
 
 def corpus_file(folder: Path) -> Path | None:
-    """The file of the documents, which all splits share; a warning names other files that may hold documents."""
+    """The file of the documents, which all splits share, also of a zipped folder; None if there is none.
+
+    A warning names other files that may hold documents.
+    """
+    if zips.is_zip(folder):
+        return next((path for path in zips.members(folder) if uncompressed_name(path) == "corpus.jsonl"), None)
     path = plain_or_gz(folder / "corpus.jsonl")
     if path is not None:
         names = [one.name for one in with_suffix(folder, ".jsonl", ".json") if one.name != path.name]
