@@ -9,12 +9,12 @@ from rerank_plugin.files.runs import write_run as write_run
 from rerank_plugin.indexes.corpus_index import build_index as build_index
 from rerank_plugin.indexes.index_folder import Index as Index
 from rerank_plugin.ranking.explanation import Explanation as Explanation
-from rerank_plugin.ranking.reranker import Hit as Hit
+from rerank_plugin.ranking.hits import Hit as Hit
+from rerank_plugin.ranking.ranked_lists import rank as rank
+from rerank_plugin.ranking.ranked_lists import rank_many as rank_many
 from rerank_plugin.ranking.reranker import RankedText as RankedText
 from rerank_plugin.ranking.reranker import Reranker as Reranker
 from rerank_plugin.ranking.searcher import Searcher as Searcher
-from rerank_plugin.ranking.searcher import rank as rank
-from rerank_plugin.ranking.searcher import rank_many as rank_many
 from rerank_plugin.retrieval.updates import update_index as update_index
 from rerank_plugin.training.train_model import train_model as train_model
 

@@ -167,6 +167,15 @@ def stored_text(reader: Any, number: int) -> tuple[str | None, str | None]:
     return raw, None if raw is not None and '"contents"' in raw else document.get("contents")
 
 
+def first_with_term(reader: Any, field: str, term: str) -> int | None:
+    """The number of the first document with a term in a field; None without one."""
+    term_query, of_field = java_class("org.apache.lucene.search.TermQuery"), java_class("org.apache.lucene.index.Term")
+    with pyjnius_lock:
+        searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
+        hits = searcher.search(term_query(of_field(field, term)), 1).scoreDocs
+        return int(hits[0].doc) if len(hits) else None
+
+
 def stored_documents(
     reader: Any,
     folder: Path,

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rerank_plugin.base.filters import Filter
-from rerank_plugin.ranking.reranker import Hit, Reranker, stored_fields
+from rerank_plugin.ranking.hits import Hit, stored_fields
+from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.texts import BODY_FIELDS, title_of
 

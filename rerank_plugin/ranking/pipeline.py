@@ -212,6 +212,10 @@ class OpenPipeline:
             ranking.best(self.cut) for ranking in rank_all(queries, self.candidates, self.scorer, threads, together)
         )
 
+    def to_depth(self, depth: int) -> OpenPipeline:
+        """A pipeline of the same open parts with another depth."""
+        return OpenPipeline(self.index, self.first_stage, depth, self.scorer, self.filter, self.cut is not None)
+
     def close(self) -> None:
         """Close the first stage's files."""
         if (close := getattr(self.first_stage, "close", None)) is not None:  # optional

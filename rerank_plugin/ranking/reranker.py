@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.base.records import Missing, Query
+from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.config import is_cluster
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.candidates import Candidates
@@ -35,48 +34,22 @@ from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.cascade import Stage, load_stages
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.hits import (
+    NO_LUCENE_NUMBER,
+    Hit,
+    id_of,
+    is_hit,
+    listed,
+    ranked_hits,
+    scores_of,
+    stored_fields,
+    text_of_hit,
+)
 from rerank_plugin.ranking.notes import NotesLog, notes_of
-from rerank_plugin.ranking.pipeline import Ranking
-from rerank_plugin.ranking.stored_documents import StoredDocuments
-from rerank_plugin.ranking.texts import TextScorer, fields_of
+from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
+from rerank_plugin.ranking.texts import TextScorer
 
 T = TypeVar("T")
-ID_FIELDS = ("docid", "docno", "id")  # of a row: the first that is there
-
-
-@dataclass(frozen=True)
-class Hit:
-    """One document of a ranked list.
-
-    Attributes:
-        docid: the document's external id.
-        score: the reranker's score, or the first stage's without a reranker.
-        rank: from 1 on.
-        title: as written; empty for a document without a title.
-        lucene_docid: the document's number in the Lucene index.
-        first_stage_score: the first stage's score.
-        first_stage_rank: the rank before re-ranking, from 1 on.
-    """
-
-    docid: str
-    score: float
-    rank: int
-    title: str
-    first_stage_score: float
-    first_stage_rank: int
-    lucene_docid: int
-
-
-class Hits(list[Hit]):
-    """The hits of a search, a list.
-
-    Attributes:
-        missing: the shards of a cluster that did not answer, whose documents the ranking lacks; None if it is whole.
-    """
-
-    def __init__(self, hits: Iterable[Hit], missing: Missing | None = None):
-        super().__init__(hits)
-        self.missing = missing
 
 
 @dataclass(frozen=True)
@@ -249,17 +222,18 @@ class Reranker:
     ) -> list[Any]:
         """Re-rank documents by decreasing score.
 
-        With an index, documents are ids, or hits of an earlier search, and the result is a list of `Hit`; equal scores
-        are ordered by decreasing document id, and a document that is given twice is ranked once, at the better of its
-        first-stage ranks. Without one, documents are texts: strings, or mappings with ``title`` and ``text`` (or
-        ``abstract``, or ``contents``). The result is a list of `RankedText`; of equal scores the first that was given
-        wins. A title that is no text never refuses a list, and a missing text is empty. The rows of a table (pandas,
-        polars) are such mappings; with an index they need a column ``docid``, ``docno`` or ``id``. No documents give an
-        empty list.
+        With an index, documents are ids, or hits of an earlier search, also of Pyserini's, and the result is a list of
+        `Hit`; equal scores are ordered by decreasing document id, and a document that is given twice is ranked once, at
+        the better of its first-stage ranks. Without one, documents are texts: strings, mappings with ``title`` and
+        ``text`` (or ``abstract``, or ``contents``), or hits whose index stores texts. The result is a list of
+        `RankedText`; of equal scores the first that was given wins. A title that is no text never refuses a list, and a
+        missing text is empty. The rows of a table (pandas, polars) are such mappings; with an index they need a column
+        ``docid``, ``docno`` or ``id``. No documents give an empty list.
 
         Args:
             top_k: number of documents to return, from rank 1 on; all by default.
-            first_stage_scores: of the documents. By default ids are in first-stage order, and texts have BM25 scores.
+            first_stage_scores: of the documents. By default hits bring theirs, ids are in first-stage order, and texts
+                have BM25 scores.
             passages: for texts, whether a text longer than the model reads is cut into passages and gets the score of
                 the best passage. Otherwise its end is not read.
 
@@ -286,14 +260,16 @@ class Reranker:
         passages: bool = False,
     ) -> list[Any]:
         """`rerank` without the notes."""
-        checked_query, listed = as_query(query), _listed(documents)
-        depth = len(listed) if top_k is None else at_least(top_k, "top_k")
+        checked_query, given = as_query(query), listed(documents)
+        depth = len(given) if top_k is None else at_least(top_k, "top_k")
+        if first_stage_scores is None:
+            first_stage_scores = scores_of(given)
         if self._texts is not None:
-            return self._rank_texts(self._texts, checked_query, listed, depth, first_stage_scores, passages)
+            return self._rank_texts(self._texts, checked_query, given, depth, first_stage_scores, passages)
         if passages:
             raise InputError("passages are for texts: a document of an index is scored as a whole")
-        ranking = pipeline.rank(checked_query, self._candidates(listed, first_stage_scores), self._scorer)
-        return ranked_hits(ranking, depth)
+        ranking = pipeline.rank(checked_query, self._candidates(given, first_stage_scores), self._scorer)
+        return ranked_hits(ranking, depth, find=self._find)
 
     def explain(
         self,
@@ -311,13 +287,15 @@ class Reranker:
         Raises:
             InputError: as in `rerank`, or the document is not in the list.
         """
-        checked_query, listed = as_query(query), _listed(documents)
+        checked_query, given = as_query(query), listed(documents)
+        if first_stage_scores is None:
+            first_stage_scores = scores_of(given)
         if self._texts is not None:
-            if not isinstance(which, (int, np.integer)) or not 0 <= which < len(listed):
-                raise InputError(f"there is no document {which!r} in a list of {len(listed)}: give a place from 0 on")
-            scores = None if first_stage_scores is None else _finite(first_stage_scores, len(listed))
-            return self._texts.explain(checked_query, listed, scores, int(which))
-        ranking = pipeline.rank(checked_query, self._candidates(listed, first_stage_scores), self._scorer)
+            if not isinstance(which, (int, np.integer)) or not 0 <= which < len(given):
+                raise InputError(f"there is no document {which!r} in a list of {len(given)}: give a place from 0 on")
+            scores = None if first_stage_scores is None else _finite(first_stage_scores, len(given))
+            return self._texts.explain(checked_query, _with_texts(given), scores, int(which))
+        ranking = pipeline.rank(checked_query, self._candidates(given, first_stage_scores), self._scorer)
         place = place_of(ranking, which)
         document = self._documents.as_indexed(int(ranking.candidates.rows[place]))
         return explain(ranking, place, self._scorer, "the list", document)
@@ -326,7 +304,7 @@ class Reranker:
         """Re-rank the hits of another searcher, such as Pyserini's ``LuceneSearcher``.
 
         Args:
-            hits: with ``docid``, ``lucene_docid`` and ``score``, from rank 1 on.
+            hits: with ``docid`` and ``score``, from rank 1 on, of Lucene or of dense vectors.
             searcher: the other searcher; ``doc(docid).raw()`` or ``.contents()`` gives the texts. A reranker with an
                 index looks the ids up instead.
             top_k: number of documents to return, from rank 1 on; all by default.
@@ -334,14 +312,16 @@ class Reranker:
         Raises:
             InputError: as in `rerank`, or the searcher's index does not store the text of a hit.
         """
-        listed = _listed(hits)
-        ids, scores = [hit.docid for hit in listed], [float(hit.score) for hit in listed]
+        given = listed(hits)
+        ids, scores = [hit.docid for hit in given], [float(hit.score) for hit in given]
         if self._texts is None:
             return self.rerank(query, ids, top_k, first_stage_scores=scores)
         texts = [stored_fields(searcher.doc(docid), docid) for docid in ids]
-        numbers = [int(hit.lucene_docid) for hit in listed]
+        numbers = [int(getattr(hit, "lucene_docid", NO_LUCENE_NUMBER)) for hit in given]  # dense hits have none
         return [
-            Hit(ids[place], text.score, text.rank, text.document["title"], scores[place], place + 1, numbers[place])
+            Hit(
+                ids[place], text.score, text.rank, text.document["title"], scores[place], place + 1, numbers[place]
+            ).read_by(partial(searcher.doc, ids[place]))
             for text in self.rerank(query, texts, top_k, first_stage_scores=scores)
             for place in [text.index]
         ]
@@ -352,7 +332,7 @@ class Reranker:
         checked_scores = None if first_stage_scores is None else _finite(first_stage_scores, len(documents))
         if not documents:
             return []
-        scores = texts.score(query, documents, checked_scores, passages)
+        scores = texts.score(query, _with_texts(documents), checked_scores, passages)
         best = np.argsort(-scores, kind="stable")[:depth]
         columns = zip(best.tolist(), scores[best].tolist(), self.relevance.of(scores[best]).tolist())
         return [
@@ -365,13 +345,13 @@ class Reranker:
         assert self.index is not None  # else texts are explained
         return StoredDocuments(self.index)
 
+    def _find(self, docid: str) -> StoredDocument | None:
+        return self._documents.find(docid)
+
     def _candidates(self, documents: list[Any], scores: Any) -> Candidates:
         """The documents in first-stage order."""
         assert self.index is not None  # else texts are ranked
-        ids = [_id_of(document) for document in documents]
-        hit_scores = [document.first_stage_score for document in documents if isinstance(document, Hit)]
-        if scores is None and documents and len(hit_scores) == len(documents):
-            scores = hit_scores
+        ids = [id_of(document) for document in documents]
         if scores is None and self._scorer.listwise and documents:
             raise InputError(f"the reranker '{self.name}' reads first-stage scores: give them, or hits of a search")
         forward = self.index.forward
@@ -433,34 +413,9 @@ def _absolute_spec(stage: Stage, named: tuple[str, Path | None]) -> str:
     return str(replace(stage, reranker=spec))
 
 
-def _listed(documents: Any) -> list[Any]:
-    if isinstance(documents, (str, bytes, Mapping)):
-        raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}")
-    if not hasattr(documents, "columns"):
-        return list(documents)
-    # A table iterates over the names of its columns, or over the columns.
-    if hasattr(documents, "to_dicts"):  # polars
-        return list(documents.to_dicts())
-    if hasattr(documents, "to_dict"):  # pandas
-        return list(documents.to_dict("records"))
-    raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}: give a list of its rows")
-
-
-def _id_of(given: Any) -> str:
-    """The id of a document of an index that is given by its id, as a hit, or as a row with a column of ids."""
-    if isinstance(given, Hit):
-        return given.docid
-    id = given
-    if isinstance(given, Mapping):
-        id = next((given[field] for field in ID_FIELDS if field in given), None)
-        if isinstance(id, (int, np.integer)):  # as tables have ids of digits
-            return str(id)
-    if not isinstance(id, str):
-        raise InputError(
-            f"documents of an index are ids or hits, not {type(given).__name__}; for texts, load the reranker without "
-            "an index"
-        )
-    return id
+def _with_texts(documents: list[Any]) -> list[Any]:
+    """The documents, with title and text in place of hits."""
+    return [text_of_hit(document) if is_hit(document) else document for document in documents]
 
 
 def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | None) -> CollectionStatistics:
@@ -477,25 +432,6 @@ def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | 
     return CollectionStatistics.load(checkpoint)
 
 
-def stored_fields(document: Any, docid: str) -> dict[str, str]:
-    """Title and text of a document of a searcher like Pyserini's: JSON, or plain text.
-
-    Raises:
-        InputError: there is no such document, or its index does not store texts.
-    """
-    stored = None if document is None else document.raw() or document.contents()
-    if stored is None:
-        raise InputError(
-            f"the searcher has no text of document '{docid}': it needs an index that stores raw or contents"
-        )
-    try:
-        value = json.loads(stored)
-    except ValueError:
-        value = stored
-    title, text = fields_of(value if isinstance(value, dict) else stored, f"'{docid}'")
-    return {"title": title, "text": text}
-
-
 def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     try:
         array = np.asarray(scores, np.float32)
@@ -506,17 +442,6 @@ def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:
     if not np.isfinite(array).all():
         raise InputError("a first-stage score is NaN or infinite")
     return array
-
-
-def ranked_hits(ranking: Ranking, k: int, offset: int = 0) -> Hits:
-    """The top k documents of a ranking after the first ``offset``."""
-    page = ranking._replace(order=ranking.order[offset : offset + k])
-    candidates, index = ranking.candidates, ranking.candidates.index
-    rows = candidates.rows[page.order]
-    scores = page.ranked_scores.tolist(), range(offset + 1, offset + len(rows) + 1)
-    first_stage = candidates.first_stage_scores[page.order].tolist(), (page.order + 1).tolist()
-    columns = page.doc_ids, *scores, index.titles.take(rows), *first_stage, index.lucene_numbers[rows].tolist()
-    return Hits((Hit(*fields) for fields in zip(*columns)), ranking.missing)
 
 
 def as_query(text: str, id: str | None = None, filter: Filter | Values | None = None) -> Query:

@@ -1,34 +1,33 @@
-"""The public search API: `Searcher` returns hits; `rank` and `rank_many` return ranked lists as in run files."""
+"""The public search API: `Searcher`, which returns hits."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
-
-import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.opening import open_index
-from rerank_plugin.corpora import queries as read_queries
-from rerank_plugin.files.runs import RankedList, strictly_decreasing, text_id
+from rerank_plugin.files.runs import text_id
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.hits import Hit, Hits, ranked_hits
 from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
-from rerank_plugin.ranking.reranker import Hit, Hits, Reranker, as_query, at_least, ranked_hits
+from rerank_plugin.ranking.reranker import Reranker, as_query, at_least
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_first_stage_mismatch
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
-from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig
+from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig, LuceneFirstStage
 from rerank_plugin.retrieval.register import FIRST_STAGES, configure
 
 log = logging.getLogger(__name__)
@@ -41,15 +40,14 @@ class Searcher:
 
     The hits of a query equal the run that the search command writes with the same settings, in the same order.
 
-    It replaces Pyserini's ``LuceneSearcher``: `search`, `batch_search`, `doc`, `num_docs`, `set_bm25`, `set_qld`,
-    `set_rm3`, `unset_rm3`, `is_using_rm3` and `close` have the same names and arguments. Setting a first stage affects
-    all later searches, in all threads.
+    It replaces Pyserini's ``LuceneSearcher``: its methods have the same names and arguments, and what it does not offer
+    raises an `InputError` of one sentence. Setting a first stage affects all later searches, in all threads.
 
     Attributes:
         index: the `Index` that is searched.
         num_docs: number of documents.
         reranker: the `Reranker`; None to keep the first stage's order.
-        depth: the most candidates that the first stage retrieves for a query.
+        depth: number of candidates that the first stage retrieves for a query.
     """
 
     def __init__(
@@ -92,21 +90,45 @@ class Searcher:
         self._stored: StoredDocuments | None = None
         self._encodings: dict[str, DenseStage] = {}
 
-    def search(self, q: str, k: int = 10, *, offset: int = 0, filter: Filter | Values | None = None) -> Hits:
+    def search(
+        self,
+        q: str,
+        k: int = 10,
+        query_generator: None = None,
+        fields: Mapping[str, float] | None = None,
+        strip_segment_id: bool = False,
+        remove_dups: bool = False,
+        *,
+        offset: int = 0,
+        filter: Filter | Values | None = None,
+    ) -> Hits:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
         On a cluster with ``partial``, ``missing`` of the hits names the shards that did not answer, and a warning does.
 
         Args:
+            k: above the depth, the first stage retrieves k candidates.
+            query_generator, fields: of Pyserini, not supported.
+            strip_segment_id: whether document ids end before their first full stop.
+            remove_dups: whether only the first hit of each document id is kept.
             offset: number of top documents to skip: page 2 of ten hits each has the offset 10.
             filter: restricts the documents: a `Filter`, or an argument of `Filter.of`; None for all.
 
         Raises:
-            InputError: the query is not a text, k is below 1, offset + k is above the depth, or the first stage or the
-                index does not support the filter.
+            InputError: the query is not a text, k is below 1, offset + k is above the depth with an offset, or the
+                first stage or the index does not support the filter.
         """
-        query, k = as_query(q, filter=filter), self._within_depth(k, offset)
-        return self._hits(self._rank(query), k, offset)
+        _check_plain(query_generator, fields)
+        query, depth = as_query(q, filter=filter), self._depth_for(k, offset)
+        hits = self._hits(self._rank(query, depth), int(k), offset)
+        if strip_segment_id:
+            hits[:] = (
+                replace(hit, docid=hit.docid.split(".")[0]).read_by(partial(self.doc, hit.docid)) for hit in hits
+            )
+        if remove_dups:
+            first = {hit.docid: hit for hit in reversed(hits)}
+            hits[:] = (hit for hit in hits if first[hit.docid] is hit)
+        return hits
 
     def batch_search(
         self,
@@ -114,6 +136,8 @@ class Searcher:
         qids: Sequence[str] | None = None,
         k: int = 10,
         threads: int = 1,
+        query_generator: None = None,
+        fields: Mapping[str, float] | None = None,
         *,
         filter: Filter | Values | None = None,
     ) -> dict[str, Hits]:
@@ -122,20 +146,22 @@ class Searcher:
         Args:
             qids: ids of the queries; by default their positions in the list, "0", "1", ...
             threads: number of threads that retrieve candidates.
+            query_generator, fields: of Pyserini, not supported.
             filter: as in `search`, for all queries.
 
         Raises:
             InputError: as in `search`, or the number of ids differs from that of queries, or two ids are equal.
         """
+        _check_plain(query_generator, fields)
         if isinstance(queries, str):
             raise InputError("batch_search takes a list of queries; one query is for search")
         texts = list(queries)
         ids = [str(place) for place in range(len(texts))] if qids is None else list(qids)
         if len(ids) != len(texts):
             raise InputError(f"{len(texts)} queries but {len(ids)} query ids: give one id each")
-        checked_queries = _checked(as_query(text, id, filter) for text, id in zip(texts, ids))
-        k = self._within_depth(k)
-        return {ranking.query.id: self._hits(ranking, k) for ranking in self._rank_all(checked_queries, threads)}
+        checked_queries = distinct(as_query(text, id, filter) for text, id in zip(texts, ids))
+        rankings = self._rank_all(checked_queries, threads, self._depth_for(k))
+        return {ranking.query.id: self._hits(ranking, int(k)) for ranking in rankings}
 
     def notes(self, q: str) -> list[str]:
         """Notes on a query: a model knows few of its words, or its search syntax is read as words.
@@ -156,17 +182,26 @@ class Searcher:
         Raises:
             InputError: the index does not store its documents, or the id is of another type.
         """
-        self._check_open()
-        if isinstance(docid, str):
-            row = int(self.index.forward.rows([docid])[0])
-        elif isinstance(docid, (int, np.integer)) and not isinstance(docid, bool):
-            rows = self.index.forward.lucene_rows
-            row = int(rows[docid]) if 0 <= docid < len(rows) else -1
-        else:
-            raise InputError(f"a document is named by its id or by its Lucene number, not by {type(docid).__name__}")
-        if not 0 <= row < len(self.index.forward):  # deleted documents have no row
-            return None
-        return self._documents().read(int(self.index.forward.lucene_numbers[row]), self.index.forward.ids[row])
+        return self._documents().find(docid)
+
+    def batch_doc(self, docids: Iterable[str], threads: int = 1) -> dict[str, StoredDocument]:
+        """The documents with these ids, by id, without those that the index lacks; read one after another.
+
+        Errors as in `doc`.
+        """
+        at_least(threads, "threads")
+        if isinstance(docids, str):
+            raise InputError("batch_doc takes a list of document ids; one id is for doc")
+        found = {docid: self.doc(docid) for docid in docids}
+        return {docid: document for docid, document in found.items() if document is not None}
+
+    def doc_by_field(self, field: str, q: str) -> StoredDocument | None:
+        """The first document with the value ``q`` of a field that is indexed whole (``id``, ``journal``, ...), or None.
+
+        Raises:
+            InputError: as in `doc`; or the index has no such field, or is on a cluster.
+        """
+        return self._documents().find_by_field(field, q)
 
     def explain(self, query: str, docid: str) -> Explanation:
         """Explain the score and the rank of a document.
@@ -216,11 +251,27 @@ class Searcher:
             raise InputError("RM3 needs BM25: call unset_rm3 before set_qld")
         self._set(replace(self._lucene_config("set_qld"), name=QLD, mu=float(mu)))
 
-    def set_rm3(self, fb_terms: int = 10, fb_docs: int = 10, original_query_weight: float = 0.5) -> None:
-        """Expand queries by RM3; an `InputError` with query likelihood, since RM3 needs BM25."""
+    def set_rm3(
+        self,
+        fb_terms: int = 10,
+        fb_docs: int = 10,
+        original_query_weight: float = 0.5,
+        debug: bool = False,
+        filter_terms: bool = True,
+    ) -> None:
+        """Expand queries by RM3; an `InputError` with query likelihood, since RM3 needs BM25.
+
+        Args:
+            debug: of Pyserini; a warning says that it prints nothing.
+            filter_terms: only True: terms with other characters than letters and digits of ASCII are left out.
+        """
         config = self._lucene_config("set_rm3")
         if config.name == QLD:
             raise InputError("RM3 needs BM25: call set_bm25 before set_rm3")
+        if not filter_terms:
+            raise InputError("RM3 expands by terms of letters and digits only: leave filter_terms out")
+        if debug:
+            log.warning("set_rm3: debug prints nothing here")
         weight = float(original_query_weight)
         self._set(replace(config, name=RM3, rm3_terms=fb_terms, rm3_documents=fb_docs, rm3_weight=weight))
 
@@ -233,6 +284,35 @@ class Searcher:
         """Whether queries are expanded by RM3."""
         return bool(self._config.name == RM3)
 
+    def get_similarity(self) -> Any:
+        """Lucene's ``Similarity`` of the first stage, a Java object."""
+        stage = self._pipeline.first_stage
+        if not isinstance(stage, LuceneFirstStage):
+            raise InputError(
+                f"get_similarity is for an open Lucene index, not for '{self._config.name}' of this searcher"
+            )
+        return stage.searcher.getSimilarity()
+
+    def set_language(self, language: str) -> None:
+        """Nothing for ``en``, the language of the index; an `InputError` for other languages."""
+        if language != "en":
+            raise InputError(f"set_language: queries are analyzed as the index was, as English, not as '{language}'")
+
+    def set_analyzer(self, analyzer: Any) -> None:
+        """Raise an `InputError`: queries are always analyzed as the documents were."""
+        raise InputError("set_analyzer: queries are analyzed as the documents of the index were; leave it out")
+
+    def set_rocchio(self, *arguments: Any, **named: Any) -> None:
+        """Raise an `InputError`: there is RM3 only."""
+        raise InputError("set_rocchio: Rocchio's feedback is not offered; expand queries by set_rm3")
+
+    def unset_rocchio(self) -> None:
+        """Nothing, since Rocchio's feedback cannot be set."""
+
+    def is_using_rocchio(self) -> bool:
+        """False."""
+        return False
+
     def close(self) -> None:
         """Close the first stage; later searches raise an `InputError`."""
         with self._lock:
@@ -243,7 +323,7 @@ class Searcher:
                 resource.close()
 
     def _hits(self, ranking: Ranking, k: int, offset: int = 0) -> Hits:
-        hits = pipeline.read(ranking, lambda whole: ranked_hits(whole, k, offset))
+        hits = pipeline.read(ranking, lambda whole: ranked_hits(whole, k, offset, self.doc))
         if hits.missing is not None:
             log.warning("'%.60s': %s", ranking.query.text, hits.missing)
         return hits
@@ -262,6 +342,7 @@ class Searcher:
             self._config, self._pipeline = config, opened
 
     def _documents(self) -> StoredDocuments:
+        self._check_open()
         with self._lock:
             self._stored = self._stored or StoredDocuments(self.index)
             return self._stored
@@ -281,93 +362,43 @@ class Searcher:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _rank(self, query: Query) -> Ranking:
+    def _rank(self, query: Query, depth: int | None = None) -> Ranking:
+        """The ranking of a query; ``depth`` replaces that of the searcher."""
         self._check_open()
         if self._needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
-        opened = self._pipeline
+        opened = self._pipeline.to_depth(depth or self.depth)
         self._notes.log([query], opened.first_stage, opened.scorer)
         return opened.rank(query)
 
-    def _rank_all(self, queries: Sequence[Query], threads: int) -> Iterator[Ranking]:
+    def _rank_all(self, queries: Sequence[Query], threads: int, depth: int | None = None) -> Iterator[Ranking]:
         self._check_open()
-        threads, opened = at_least(threads, "threads"), self._pipeline
+        threads, opened = at_least(threads, "threads"), self._pipeline.to_depth(depth or self.depth)
         self._notes.log(queries, opened.first_stage, opened.scorer)
         return opened.rank_all(queries, threads, QUERIES_AT_ONCE)
 
-    def _within_depth(self, k: int, offset: int = 0) -> int:
-        if (last := at_least(k, "k") + at_least(offset, "offset", 0)) > self.depth:
-            request = f"offset + k is {last}" if offset else f"k is {k}"
+    def _depth_for(self, k: int, offset: int = 0) -> int:
+        """The depth of a search for k hits. Pages are parts of one list, so an offset does not change it."""
+        last = at_least(k, "k") + at_least(offset, "offset", 0)
+        if offset and last > self.depth:
             raise InputError(
-                f"{request}, but only {self.depth} candidates are retrieved: open the searcher with depth={last}"
+                f"offset + k is {last}, but only {self.depth} candidates are retrieved: open the searcher with "
+                f"depth={last}"
             )
-        return int(k)
+        return max(last, self.depth)
 
     def _check_open(self) -> None:
         if self._closed:
             raise InputError("this searcher is closed: open another one")
 
 
-def rank(
-    index: str | Path | Index,
-    query: str,
-    reranker: str | Path | Reranker | Any | None = None,
-    first_stage: str | Any = "bm25",
-    depth: int = 500,
-) -> RankedList:
-    """The ranked list of one query, as in `rank_many`. Each call opens the index; use `Searcher` for several queries.
-
-    Arguments and errors as in `Searcher`.
-    """
-    with Searcher(index, reranker, first_stage, depth) as searcher:
-        return _ranked_list(searcher._rank(as_query(query)))
+def _check_plain(query_generator: Any, fields: Any) -> None:
+    """Refuse what only Pyserini's searcher takes."""
+    if query_generator is not None or fields:
+        raise InputError("queries are words of title and abstract: leave query_generator and fields out")
 
 
-def rank_many(
-    index: str | Path | Index,
-    queries: str | Path | Mapping[str, str] | Iterable[Query],
-    reranker: str | Path | Reranker | Any | None = None,
-    first_stage: str | Any = "bm25",
-    depth: int = 500,
-    threads: int = 2,
-) -> dict[str, RankedList]:
-    """A run: the ranked lists of all queries by their ids, in the order of the queries.
-
-    `write_run` writes the same file as the search command. Scores have no ties: equal scores are separated by the
-    smallest float32 steps, so that every tool reads the same order.
-
-    Args:
-        queries: a spec as for the commands (``sample:test``, a BEIR folder with its split, a TSV file, ...), texts by
-            query id, or records with ``id`` and ``text``. Ids that are whole numbers become texts.
-        threads: number of threads that retrieve candidates.
-
-    Other arguments as in `Searcher`.
-
-    Raises:
-        InputError: as in `Searcher`, or the queries cannot be read, or two queries have the same id.
-    """
-    checked_queries = _queries(queries)
-    with Searcher(index, reranker, first_stage, depth) as searcher:
-        return {ranking.query.id: _ranked_list(ranking) for ranking in searcher._rank_all(checked_queries, threads)}
-
-
-def _ranked_list(ranking: Ranking) -> RankedList:
-    ranking.whole()  # as a run is
-    return RankedList(ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
-
-
-def _queries(queries: str | Path | Mapping[str, str] | Iterable[Query]) -> list[Query]:
-    if isinstance(queries, (str, Path)):
-        return read_queries(str(queries))
-    if isinstance(queries, Mapping):
-        return _checked(as_query(text, id) for id, text in queries.items())
-    records = list(queries)
-    if invalid := [record for record in records if not isinstance(record, Query)]:
-        raise InputError(f"queries are records of id and text, or texts by id; found {type(invalid[0]).__name__}")
-    return _checked(records)
-
-
-def _checked(queries: Iterable[Query]) -> list[Query]:
+def distinct(queries: Iterable[Query]) -> list[Query]:
     """The queries, with texts for ids that are whole numbers; an `InputError` unless their ids differ."""
     by_id: dict[str, Query] = {}
     for query in queries:

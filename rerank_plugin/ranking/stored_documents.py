@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import folded
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import stored_text
+from rerank_plugin.indexes.lucene_reader import first_with_term, indexed_fields, stored_text
 
 
 class StoredDocument:
@@ -49,14 +50,18 @@ class StoredDocument:
         """The stored field ``raw``."""
         return self._raw
 
+    def lucene_document(self) -> StoredDocument:
+        """The document itself, since its `get` reads stored fields as that of a document of Lucene does."""
+        return self
+
     def contents(self) -> str | None:
         """Title and abstract as one text."""
         return self.fields.get("contents", self._contents)
 
     def get(self, field: str) -> Any:
         """The value of a field of the JSON object, or the object's text for ``raw``; None if it is missing."""
-        if field == "raw":
-            return self._raw
+        if field in ("raw", "id"):
+            return self._raw if field == "raw" else self._docid
         return self.contents() if field == "contents" else self.fields.get(field)
 
 
@@ -66,6 +71,42 @@ class StoredDocuments:
     def __init__(self, index: Index):
         self.index, self.lock, self.elsewhere = index, Lock(), index.forward.elsewhere
         self.reader = index.open_lucene() if self.elsewhere is None else None
+
+    def find(self, docid: str | int) -> StoredDocument | None:
+        """The document with an external id, or as an int with the number of a Lucene document; None without one.
+
+        Raises:
+            InputError: the index does not store its documents, or the id is of another type.
+        """
+        forward = self.index.forward
+        if isinstance(docid, str):
+            row = int(forward.rows([docid])[0])
+        elif isinstance(docid, (int, np.integer)) and not isinstance(docid, bool):
+            row = int(forward.lucene_rows[docid]) if 0 <= docid < len(forward.lucene_rows) else -1
+        else:
+            raise InputError(f"a document is named by its id or by its Lucene number, not by {type(docid).__name__}")
+        if not 0 <= row < len(forward):  # deleted documents have no row
+            return None
+        return self.read(int(forward.lucene_numbers[row]), forward.ids[row])
+
+    def find_by_field(self, field: str, value: str) -> StoredDocument | None:
+        """The first document with a value of a field that is indexed whole, such as ``journal``; None without one.
+
+        Raises:
+            InputError: as in `find`, or no such field is indexed, or the index is on a cluster.
+        """
+        if field == "id":
+            return self.find(value)
+        if self.reader is None:
+            raise InputError(
+                f"{self.index.folder} is on a cluster: look documents up by their ids, or search with a filter"
+            )
+        with self.lock:
+            if field not in (known := indexed_fields(self.reader)):
+                raise InputError(f"{self.index.folder} indexes no field '{field}'; it has {', '.join(known)}")
+            numbers = (first_with_term(self.reader, field, term) for term in (value, folded(value)))
+            number = next((number for number in numbers if number is not None), None)
+        return None if number is None else self.find(number)
 
     def read(self, number: int, docid: str) -> StoredDocument:
         """The document with a Lucene document number and an id; an `InputError` if the index stores no documents."""

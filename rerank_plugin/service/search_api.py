@@ -14,8 +14,8 @@ from fastapi import APIRouter, Query, Request, Response
 from rerank_plugin.base import records
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.ranking.hits import Hit, ranked_hits
 from rerank_plugin.ranking.pipeline import Ranking, rank, read
-from rerank_plugin.ranking.reranker import Hit, ranked_hits
 from rerank_plugin.ranking.stored_documents import StoredDocument
 from rerank_plugin.ranking.texts import fields_of
 from rerank_plugin.rerankers import summary_of

@@ -19,9 +19,11 @@ from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.cascade import Stage
+from rerank_plugin.ranking.hits import ranked_hits
 from rerank_plugin.ranking.pipeline import Pipeline, read
-from rerank_plugin.ranking.reranker import Reranker, ranked_hits
-from rerank_plugin.ranking.searcher import Searcher, rank_many
+from rerank_plugin.ranking.ranked_lists import rank_many
+from rerank_plugin.ranking.reranker import Reranker
+from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.search import main as search
 from rerank_plugin.service.settings import ServiceConfig

@@ -1,7 +1,9 @@
 """The public searcher: hits as the search command ranks them, from many threads, and what it refuses."""
 
 import json
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 import numpy as np
 import pytest
@@ -201,7 +203,15 @@ def test_what_no_searcher_can_be_opened_with(index, arguments, message):
         (lambda s: s.search("cancer", k=0), "k is 0: it must be at least 1"),
         (lambda s: s.search("cancer", k=2.5), "k is 2.5: it must be a whole number"),
         (lambda s: s.search("cancer", k=True), "k is True: it must be a whole number"),
-        (lambda s: s.search("cancer", k=6), "k is 6, but only 5 candidates are retrieved: open the searcher with de"),
+        (lambda s: s.search("cancer", fields={"title": 2.0}), "leave query_generator and fields out"),
+        (lambda s: s.batch_search(["cancer"], fields={"title": 2.0}), "leave query_generator and fields out"),
+        (lambda s: s.batch_doc("a"), "batch_doc takes a list of document ids"),
+        (lambda s: s.doc_by_field("doi", "10.1/x"), "indexes no field 'doi'; it has "),
+        (lambda s: s.set_rm3(filter_terms=False), "RM3 expands by terms of letters and digits only"),
+        (lambda s: s.set_analyzer(None), "queries are analyzed as the documents of the index were"),
+        (lambda s: s.set_language("zh"), "as English, not as 'zh'"),
+        (lambda s: s.set_rocchio(10, debug=True), "Rocchio's feedback is not offered; expand queries by set_rm3"),
+        (lambda s: copy(s.search("cancer", 1)[0]).lucene_document, "is a copy, without its searcher: read it by Searc"),
         (lambda s: s.batch_search("cancer"), "takes a list of queries"),
         (lambda s: s.batch_search(["cancer"], ["a", "b"]), "1 queries but 2 query ids"),
         (lambda s: s.batch_search(["cancer", "stroke"], ["a", "a"]), "two queries have the id 'a'"),
@@ -258,6 +268,7 @@ def test_pages_are_parts_of_one_list(index):
         pages = [hit for offset in range(0, 12, 4) for hit in searcher.search("cancer stroke", k=4, offset=offset)]
         assert pages == whole and [hit.rank for hit in pages] == list(range(1, len(whole) + 1))
         assert searcher.search("malaria", k=2, offset=5) == []
+        assert searcher.search("cancer stroke", k=13)[:1] != []  # more than the depth without an offset: k candidates
         with pytest.raises(rp.InputError, match="offset \\+ k is 13, but only 12 candidates .* with depth=13"):
             searcher.search("cancer", k=4, offset=9)
         with pytest.raises(rp.InputError, match="offset is -1: it must be at least 0"):
@@ -362,6 +373,18 @@ for qid in ['q1', 'q2']:
     print(qid, [hit.docid for hit in results[qid]])
 for i in range(searcher.num_docs):
     print(searcher.doc(i).docid())
+print(searcher.get_similarity().toString(), searcher.is_using_rocchio())
+searcher.set_bm25()
+many = searcher.search('insulin', k=1000, remove_dups=True)
+print([(hit.docid, hit.lucene_document.get('id'), hit.lucene_document.get('raw')) for hit in many])
+print([hit.docid for hit in searcher.search('twins share', strip_segment_id=True, remove_dups=True)])
+print([hit.docid for hit in searcher.search('twins share', 1000, None, {}, True)])
+print({docid: doc.raw() for docid, doc in sorted(searcher.batch_doc(['a', 'gone', 'x.1'], 2).items())})
+print(searcher.doc('a').lucene_document().get('raw'), searcher.doc_by_field('id', 'b').raw())
+print(searcher.doc_by_field('id', 'gone'), searcher.doc('gone'))
+searcher.set_rm3(5, 5, 0.5, False, True)
+print(searcher.is_using_rm3(), [hit.docid for hit in searcher.search('red meat', 3)])
+searcher.unset_rocchio()
 """
 
 
@@ -390,6 +413,22 @@ def test_hits_of_another_searcher_are_re_ranked(index, documents, lucene_searche
     assert facts[0] == facts[1] and len(texts) == len(found)
     assert free.rerank_hits("stroke and cancer in women", found, searcher, top_k=2) == texts[:2]
     assert free.rerank_hits("stroke", [], searcher) == []
+    assert stored.rerank("stroke and cancer in women", found) == ids
+    by_text = free.rerank("stroke and cancer in women", found)
+    assert [(text.document.docid, text.score) for text in by_text] == [(hit.docid, hit.score) for hit in texts]
+    dense = [namedtuple("DenseSearchResult", "docid score")(hit.docid, hit.score) for hit in found]
+    assert stored.rerank("stroke and cancer in women", dense) == ids
+    assert [hit.docid for hit in free.rerank_hits("stroke and cancer in women", dense, searcher)] == [
+        hit.docid for hit in texts
+    ]
+    with pytest.raises(rp.InputError, match="hit '.*' of type DenseSearchResult has no text: give its searcher"):
+        free.rerank("stroke", dense)
+    with rp.Searcher(index) as ours:
+        hits = ours.search("stroke and cancer in women", k=20)
+        assert [text.document.docid for text in free.rerank("stroke and cancer in women", hits)] == [
+            hit.docid for hit in texts
+        ]
+    assert texts[0].lucene_document.raw() == ids[0].lucene_document.raw() == searcher.doc(ids[0].docid).raw()
 
 
 def test_similar_documents_have_close_vectors(index_folder, tmp_path):
