@@ -267,7 +267,9 @@ def update(options: Namespace) -> None:
         corpus = documents(spec, problems)
         added = add_documents(options.index, corpus, spec, problems, options.threads, indexing, **encoding)
         _log(problems)
-        report(f"{added.added:,} documents of {spec} added, {added.deleted:,} of them for older ones", added.documents)
+        replaced = added.deleted - len(added.withdrawn)
+        done = [f"{added.added:,} documents of {spec} added, {replaced:,} of them for older ones", *added.notes()]
+        report(", ".join(done), added.documents)
     if options.merge:
         started = time.monotonic()
         merging = partial(commandline.progress, description="merging", unit="batches")

@@ -1,19 +1,20 @@
 """Document metadata, and filters on it.
 
-==========  ================  ===================================================================================
-metadata    filter            value
-==========  ================  ===================================================================================
-date        year              ``2015``, ``2015-03`` or ``2015-03-02``; a filter has a year or a range of years
-journal     journal           a text
-authors     author            a list of texts
-mesh        mesh              a list of texts: the MeSH headings
-types       type              a list of texts: the publication types
-languages   language          a list of texts
-retracted   retracted         whether the article was retracted; a filter says ``yes`` or ``no``
-url         (none)            the http(s) address of the document, such as its page at PubMed
-doi         (none)            a text: ``10.1000/182``
-keywords    (none)            a list of texts: the authors' keywords
-==========  ================  ===================================================================================
+============  ================  ===================================================================================
+metadata      filter            value
+============  ================  ===================================================================================
+date          year              ``2015``, ``2015-03`` or ``2015-03-02``; a filter has a year or a range of years
+journal       journal           a text
+authors       author            a list of texts
+mesh          mesh              a list of texts: the MeSH headings
+types         type              a list of texts: the publication types
+languages     language          a list of texts
+retracted     retracted         whether the article was retracted; a filter says ``yes`` or ``no``
+url           (none)            the http(s) address of the document, such as its page at PubMed
+doi           (none)            a text: ``10.1000/182``
+keywords      (none)            a list of texts: the authors' keywords
+pmid_version  (none)            a whole number: the version of the article at PubMed
+============  ================  ===================================================================================
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ FILTERS = {
     "year": "date", "journal": "journal", "author": "authors", "mesh": "mesh", "type": "types",
     "language": "languages", "retracted": "retracted",
 }  # fmt: skip
-STORED_ONLY = ("url", "doi", "keywords")  # metadata without a filter
+PMID_VERSION = "pmid_version"
+STORED_ONLY = ("url", "doi", "keywords", PMID_VERSION)  # metadata without a filter
 LISTS = ("authors", "mesh", "types", "languages", "keywords")
 Values: TypeAlias = Mapping[str, str | Sequence[str]]
 YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")

@@ -23,6 +23,7 @@ from rerank_plugin.base.records import Document, Judgments, Query
 from rerank_plugin.corpora import format_files
 from rerank_plugin.corpora.formats import beir, ir_datasets_ids
 from rerank_plugin.corpora.problems import Problems
+from rerank_plugin.corpora.records import DocumentStream
 from rerank_plugin.corpora.register import (
     CORPUS,
     JUDGMENTS,
@@ -42,15 +43,15 @@ log = logging.getLogger(__name__)
 
 def documents(
     spec: str | os.PathLike[str] | Iterable[str], problems: Problems | None = None, ids_required: bool = True
-) -> Iterator[Document]:
+) -> DocumentStream:
     """Stream the documents of a corpus, or of several.
 
     Files of the same format are read as one corpus, so that an article of PubMed has one version in all of them.
 
     Unusable records (no title and no abstract, no id, damaged) are left out and added to ``problems``, or logged as
     warnings at the end if it is None. With ``ids_required=False`` a record without an id becomes a document with the
-    id "". Duplicate ids are not detected, except for the versions of an article in PubMed. An unknown spec raises
-    InputError at the call, not at the first document.
+    id "". Duplicate ids are not detected, except for the versions of an article in PubMed. Its ``deletions`` are
+    for an index that holds such documents. An unknown spec raises InputError at the call, not at the first document.
     """
     collected = Problems() if problems is None else problems
     streams: list[Iterator[Document]] = []
@@ -70,7 +71,8 @@ def documents(
             raise InputError(f"{repeated[0]} is given twice: give each file of a corpus once")
         streams.append(format.reader.documents(paths, collected, ids_required))
     stream = chain.from_iterable(streams)
-    return stream if problems is not None else _then_log(stream, collected)
+    deletions = [named for part in streams if isinstance(part, DocumentStream) for named in part.lists]
+    return DocumentStream(stream if problems is not None else _then_log(stream, collected), deletions)
 
 
 def queries(spec: str) -> list[Query]:

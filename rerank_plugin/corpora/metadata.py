@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from rerank_plugin.base.filters import FILTERS, LISTS, STORED_ONLY
+from rerank_plugin.base.filters import FILTERS, LISTS, PMID_VERSION, STORED_ONLY
 
 NAMES = frozenset((*FILTERS.values(), *STORED_ONLY))
 LONGEST = 1000  # characters of a text
@@ -31,6 +31,7 @@ KEYS = {
     "doi": "doi",
     "url": "url",
     "pmid": "pmid pubmedid",
+    PMID_VERSION: "pmidversion",
 }  # of each entry, the preferred first; pmid and year become parts of others
 PARTS = ("fullname", "name", "collectivename", "descriptorname", "term", "text", "title")  # of an object in a list
 SURNAMES, GIVEN = ("lastname", "last", "family", "surname"), ("initials", "firstname", "first", "given", "forename")
@@ -177,6 +178,10 @@ def _value(name: str, value: Any) -> Any:
     """The value in the form of its entry; a ValueError if it is invalid."""
     if name == "retracted":
         if not isinstance(value, bool):
+            raise ValueError
+        return value
+    if name == PMID_VERSION:
+        if type(value) is not int or value < 1:
             raise ValueError
         return value
     if name in LISTS:

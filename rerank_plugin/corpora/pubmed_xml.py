@@ -29,11 +29,12 @@ import numpy as np
 from lxml import etree
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import PMID_VERSION
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.metadata import DOI, LONGEST, ImpossibleDate, pubmed_address, read_date
 from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
-from rerank_plugin.corpora.records import NO_ABSTRACT
+from rerank_plugin.corpora.records import NO_ABSTRACT, Deletion, DocumentStream
 from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
 from rerank_plugin.files.text_files import DAMAGED, damaged, rereadable
 from rerank_plugin.text.markup import superscript, without_brackets
@@ -54,14 +55,21 @@ EVERY_VERSION, LAST_VERSION = 0, 255
 SETS = ("PubmedArticleSet", "PubmedBookArticleSet", "MedlineCitationSet")  # roots that may be empty
 
 
-def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
+def documents(paths: Sequence[Path], problems: Problems, ids_required: bool = True) -> DocumentStream:
     """Stream the current version of every article that was not deleted, in the order of ``paths``."""
-    with rereadable(paths):
-        yield from _documents(paths, problems, ids_required)
+    deletions: list[Deletion] = []
+
+    def stream() -> Iterator[Document]:
+        with rereadable(paths):
+            yield from _documents(paths, problems, ids_required, deletions)
+
+    return DocumentStream(stream(), [deletions])
 
 
-def _documents(paths: Sequence[Path], problems: Problems, ids_required: bool) -> Iterator[Document]:
-    last, broken = _last_versions(paths, problems)
+def _documents(
+    paths: Sequence[Path], problems: Problems, ids_required: bool, deletions: list[Deletion]
+) -> Iterator[Document]:
+    last, broken = _last_versions(paths, problems, deletions)
     log.info("%d articles in %d files, of which %d superseded or deleted", len(last), len(paths), last.count(0))
     position = 0
     for path in paths:
@@ -103,8 +111,10 @@ def _records(path: Path, error: MalformedXmlError | None, problems: Problems) ->
         problems.add(damaged(path), f"{path} ({damage})")
 
 
-def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, dict[Path, MalformedXmlError]]:
-    """The current records, and the malformed files.
+def _last_versions(
+    paths: Sequence[Path], problems: Problems, named: list[Deletion]
+) -> tuple[bytes, dict[Path, MalformedXmlError]]:
+    """The current records, and the malformed files; the deletions are added to ``named``.
 
     The first is a byte per article in reading order: 1 for the last record of the highest version of its PMID, of those
     that are not deleted later. Articles without a usable PMID are kept: the second reading reports them.
@@ -133,6 +143,7 @@ def _last_versions(paths: Sequence[Path], problems: Problems) -> tuple[bytes, di
             del read[articles:], versions[articles:], deletions[deleted:]
             read_pmids(path)
 
+    named += [Deletion(str(pmid), version or None) for pmid, version, _ in deletions if pmid]
     pmids = np.array(read, dtype=np.uint32)  # [n articles]
     keys = pmids.astype(np.uint64) << 8 | np.array(versions, dtype=np.uint8)  # [n articles]
     distinct, last = np.unique(keys[::-1], return_index=True)  # reversed: the first index is the last record
@@ -211,6 +222,7 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
         "url": pubmed_address(pmid),
         "doi": next((match[0] for match in dois if match), ""),
         "keywords": list(dict.fromkeys(_texts(citation.iterfind("KeywordList/Keyword")))),
+        PMID_VERSION: _version(citation.find("PMID"), 0) or None,
     }
     return {name: value for name, value in metadata.items() if value not in ("", [], None)}, unusable
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,35 @@ class Record(NamedTuple):
     title: str
     abstract: str
     fields: Mapping[str, Any] = {}
+
+
+class Deletion(NamedTuple):
+    """A document that a corpus deletes, by its id; ``version`` None: all versions of it."""
+
+    id: str
+    version: int | None = None
+
+
+class DocumentStream(Iterator[Document]):
+    """Documents of a corpus that may also delete documents, as daily files of PubMed do, from an index that has them.
+
+    Args:
+        deletions: lists to which the readers of the documents add.
+    """
+
+    def __init__(self, documents: Iterable[Document], deletions: Sequence[list[Deletion]]):
+        self._documents, self.lists = iter(documents), deletions
+
+    def __next__(self) -> Document:
+        return next(self._documents)
+
+    @property
+    def deletions(self) -> list[Deletion]:
+        """All deletions that were read; they precede all documents of the stream, also those of the same ids.
+
+        They are complete when the first document with a version, or the end of the stream, is reached.
+        """
+        return list(chain.from_iterable(self.lists))
 
 
 def usable_documents(

@@ -37,16 +37,39 @@ from rerank_plugin.indexes.lucene_reader import (
 )
 from rerank_plugin.indexes.lucene_writer import filterable, update_lucene
 
+NAMED = 5  # ids in a note
 PART = 1 << 20  # rows of Lucene's documents that are compared at once
 
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """What an update did: documents added, deleted (replaced ones included), and in the index afterwards."""
+    """What an update did: documents added, deleted (replaced ones included), and in the index afterwards.
+
+    Attributes:
+        withdrawn: ids of documents that were deleted because the added corpus deletes them.
+        unheld: how many ids the corpus deletes of which the index holds no such version.
+        older: ids of documents of the corpus that were left out, since the index holds a newer version.
+    """
 
     added: int
     deleted: int
     documents: int
+    withdrawn: Sequence[str] = ()
+    unheld: int = 0
+    older: Sequence[str] = ()
+
+    def notes(self) -> list[str]:
+        """What else than adding an update did, in sentences; ids are examples."""
+        sentences = {
+            "documents deleted, as the corpus says": self.withdrawn,
+            "documents left out, which are older versions than those in the index": self.older,
+        }
+        notes = [
+            f"{len(ids):,} {sentence}: {', '.join(ids[:NAMED])}{', ...' * (len(ids) > NAMED)}"
+            for sentence, ids in sentences.items()
+            if ids
+        ]
+        return notes + [f"{self.unheld:,} deletions of documents that the index does not hold"] * bool(self.unheld)
 
 
 class GenerationWriter:

@@ -56,8 +56,13 @@ class ShardedUpdate:
         carry: Carry,
         threads: int | None,
         progress: Callable[[Iterable[Document]], Iterable[Document]],
+        withdrawn: Callable[[], np.ndarray],
     ) -> UpdateReport:
-        """Add documents, which are read once and kept in a temporary file for each shard."""
+        """Add documents, which are read once and kept in a temporary file for each shard.
+
+        Args:
+            withdrawn: the rows that the corpus deletes, int64 [n], when all documents are read.
+        """
         replaced = [NO_ROWS]
         with temporary_folder(self.index.folder / "documents") as folder:
             files = [folder / f"{number}.jsonl" for number in range(len(self.parts))]
@@ -71,7 +76,7 @@ class ShardedUpdate:
             self.whole.close_streams()
             added = len(self.whole.ids) - self.whole.first
             check_some(added, source, problems)
-            deleted = np.concatenate(replaced)
+            deleted = np.unique(np.concatenate([*replaced, withdrawn()]))
             for number, gone in enumerate(self._of_shards(deleted)):
                 self._add(number, files[number], gone, threads)
         return self._finish(added, deleted, carry, False, problems)

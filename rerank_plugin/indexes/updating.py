@@ -9,7 +9,9 @@ Encodings and other additions are written before the switch (:mod:`rerank_plugin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,8 @@ from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndexWriter, chunks
 from rerank_plugin.indexes.generation_writer import GenerationWriter, UpdateReport
 from rerank_plugin.indexes.generations import NextGeneration, updating
 from rerank_plugin.indexes.index_concepts import ConceptWriter, count_concepts
-from rerank_plugin.indexes.index_folder import KNOWLEDGE
+from rerank_plugin.indexes.index_folder import KNOWLEDGE, Index
+from rerank_plugin.indexes.revisions import Revisions
 from rerank_plugin.indexes.sharded_updates import ShardedUpdate
 
 
@@ -38,7 +41,9 @@ def add(
 ) -> UpdateReport:
     """Add documents to an index. A document whose id the index holds replaces the older one.
 
-    Arguments as in :func:`~rerank_plugin.indexes.building.build_index`: of equal ids the first is added.
+    A corpus may delete, too, or only delete, and an older version of an article does not replace a newer one
+    (:mod:`rerank_plugin.indexes.revisions`). Arguments as in :func:`~rerank_plugin.indexes.building.build_index`: of
+    equal ids the first is added.
 
     Args:
         open_encoder: opens the model of each encoding that the index has.
@@ -47,10 +52,16 @@ def add(
         InputError: as in `updating`; there is no document to add; or the index was annotated otherwise than this
             program annotates.
     """
-    with updating(folder) as (index, following):
+    with updating(folder) as (index, following), closing(Revisions(index, documents)) as revisions:
+        current = revisions.current()
+        if (first := next(current, None)) is None and revisions.any:
+            return revisions.report(_delete(index, following, revisions.withdrawn()))
+        documents = chain(() if first is None else (first,), current)
         carrying = partial(carry_added, open_encoder=open_encoder, threads=threads)
         if index.shards:
-            return ShardedUpdate(index, following).add(documents, source, problems, carrying, threads, progress)
+            update_of_shards = ShardedUpdate(index, following)
+            added = update_of_shards.add(documents, source, problems, carrying, threads, progress, revisions.withdrawn)
+            return revisions.report(added)
         update = GenerationWriter(index)
         knowledge = index.forward.knowledge
         annotator = None if knowledge is None else knowledge.new_annotator(threads)
@@ -66,9 +77,9 @@ def add(
         with temporary_folder(index.folder / "lucene") as addition:
             metadata = write_documents(batches(progress(documents)), addition, threads)
             builder.close_streams(source)
-            deleted = np.concatenate(replaced)
+            deleted = np.unique(np.concatenate([*replaced, revisions.withdrawn()]))
             update.add_lucene(addition, builder.forward, deleted, metadata)
-        return _finish(update, following, builder.forward, deleted, carrying, problems)
+        return revisions.report(_finish(update, following, builder.forward, deleted, carrying, problems))
 
 
 def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None = None) -> UpdateReport:
@@ -88,16 +99,22 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
                 f"{len(missing):,} of {len(ids):,} ids to delete are not in {folder}, the first {first}: nothing was "
                 "deleted; take them out"
             )
-        rows = np.unique(rows)
-        if len(rows) == len(index):
-            raise InputError(f"no document would be left in {folder}: delete the folder instead")
-        if index.shards:
-            return ShardedUpdate(index, following).delete(rows, carry)
-        update = GenerationWriter(index)
-        writer = ForwardIndexWriter(index.folder, index.tokenizer, index.forward, update.number)
-        writer.close_streams()
-        update.change_lucene(rows)
-        return _finish(update, following, writer, rows, carry)
+        return _delete(index, following, np.unique(rows))
+
+
+def _delete(index: Index, following: NextGeneration, rows: np.ndarray) -> UpdateReport:
+    """Delete rows, int64 [n], increasing; without any, the generation stays."""
+    if len(rows) == len(index):
+        raise InputError(f"no document would be left in {index.folder}: delete the folder instead")
+    if not len(rows):
+        return UpdateReport(0, 0, len(index))
+    if index.shards:
+        return ShardedUpdate(index, following).delete(rows, carry)
+    update = GenerationWriter(index)
+    writer = ForwardIndexWriter(index.folder, index.tokenizer, index.forward, update.number)
+    writer.close_streams()
+    update.change_lucene(rows)
+    return _finish(update, following, writer, rows, carry)
 
 
 def merge(

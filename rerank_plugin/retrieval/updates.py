@@ -61,8 +61,8 @@ def update_index(
     if isinstance(add, (str, os.PathLike)) or not isinstance(add, Sized) or len(add):
         problems = Problems()
         records, source = records_of(add, problems)
-        add_documents(folder, records, source, problems, threads)
-        for line in problems.summary():
+        added = add_documents(folder, records, source, problems, threads)
+        for line in [*problems.summary(), *added.notes()]:
             log.warning("%s", line)
     if merge:
         merge_index(folder, adapt, threads=threads)

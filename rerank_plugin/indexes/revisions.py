@@ -1,0 +1,104 @@
+"""The documents and deletions of a corpus that an index takes: articles of PubMed have versions, daily files delete.
+
+A document replaces the one of its id, unless that is a newer version of the article. A deletion removes the version
+that it names, or any version where it names none. A document of unknown version, as in most formats, replaces any, is
+replaced by any, and is deleted by any deletion of its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from rerank_plugin.base.filters import PMID_VERSION
+from rerank_plugin.corpora import Document
+from rerank_plugin.corpora.records import DocumentStream
+from rerank_plugin.indexes.building import BATCH
+from rerank_plugin.indexes.generation_writer import UpdateReport
+from rerank_plugin.indexes.index_folder import Index
+
+
+class Revisions:
+    """The documents of a corpus that an index takes, and the documents of the index that the corpus deletes.
+
+    Read `current` to its end, then `withdrawn`; `close` afterwards.
+    """
+
+    def __init__(self, index: Index, documents: Iterable[Document]):
+        self.index, self.documents = index, documents
+        self.older: list[str] = []  # ids of documents that are left out, since the index holds a newer version
+        self.deleted: list[str] = []  # ids of documents of the index that are deleted, and not added again
+        self.unheld = 0  # ids that are deleted without such a document in the index
+        self._added: set[str] = set()  # ids that the corpus both deletes and has
+        self._named_versions: dict[str, set[int | None]] = {}
+        self._read = 0  # deletions among them
+        self._reader: Any = None
+
+    def current(self) -> Iterator[Document]:
+        """The documents, without those that are older versions than the index holds."""
+        documents = iter(self.documents)
+        while batch := list(islice(documents, BATCH)):
+            named = self._named()
+            held = self._held([document.id for document in batch if _version(document)])
+            for document in batch:
+                version, held_version = _version(document), held.get(document.id)
+                older = version and held_version and version < held_version
+                if older and not _deletes(named, document.id, held_version):
+                    self.older.append(document.id)
+                    continue
+                if document.id in named:
+                    self._added.add(document.id)
+                yield document
+
+    def withdrawn(self) -> np.ndarray:
+        """The rows of the index that the corpus deletes, int64 [n], without those of documents that it adds again."""
+        named = self._named()
+        gone = [id for id, version in self._held(list(named)).items() if _deletes(named, id, version)]
+        self.unheld = len(named) - len(gone)
+        self.deleted = [id for id in gone if id not in self._added]
+        return np.sort(self.index.forward.rows(self.deleted).astype(np.int64))
+
+    @property
+    def any(self) -> bool:
+        """Whether there was anything to do but to add documents."""
+        return bool(self.older or self._named())
+
+    def report(self, report: UpdateReport) -> UpdateReport:
+        """The report of an update, with what was decided here."""
+        return replace(report, withdrawn=tuple(self.deleted), unheld=self.unheld, older=tuple(self.older))
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _named(self) -> dict[str, set[int | None]]:
+        """The versions that the corpus deletes by id; None stands for all."""
+        deletions = self.documents.deletions if isinstance(self.documents, DocumentStream) else []
+        for id, version in deletions[self._read :]:
+            self._named_versions.setdefault(id, set()).add(version)
+        self._read = len(deletions)
+        return self._named_versions
+
+    def _held(self, ids: Sequence[str]) -> dict[str, int | None]:
+        """The versions of those documents of the index that have these ids; None for an unknown version."""
+        rows = self.index.forward.rows(ids) if len(ids) else np.zeros(0, np.int64)
+        if not (rows >= 0).any():
+            return {}
+        if self._reader is None:
+            self._reader = self.index.open_lucene()
+        stored = self.index.stored_documents(self._reader, np.unique(rows[rows >= 0]))
+        return {document.id: _version(document) for document in stored}
+
+
+def _version(document: Document) -> int | None:
+    return (document.metadata or {}).get(PMID_VERSION)
+
+
+def _deletes(named: dict[str, set[int | None]], id: str, version: int | None) -> bool:
+    """Whether a deletion is of a document that has this version; None is an unknown version."""
+    versions = named.get(id)
+    return versions is not None and (version is None or None in versions or version in versions)
