@@ -381,9 +381,12 @@ class RayShards(Shards):
                 if error:
                     return error
             address = ray.get(actor.address.remote(), timeout=OPENING)
-            if (before := self.channels.get((number, replica))) is not None:
+            with self.changed:
+                before, self.channels[number, replica] = (
+                    self.channels.get((number, replica)), Channels(address, tuple(self.opening)),
+                )  # fmt: skip
+            if before is not None:
                 before.close()
-            self.channels[number, replica] = Channels(address, tuple(self.opening))
         except (RayError, GetTimeoutError):
             return None
         return ""
@@ -393,7 +396,7 @@ class RayShards(Shards):
         with self.changed:
             if self.closed:
                 return
-            self.closed = True
-        for channels in self.channels.values():
+            self.closed, opened = True, [*self.channels.values()]  # a thread that pings may add some
+        for channels in opened:
             channels.close()
         self.processes.release(self.opening)

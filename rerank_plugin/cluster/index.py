@@ -241,17 +241,19 @@ class Coordinator:
 
     def word_frequencies(self, field: str, words: Sequence[str]) -> list[tuple[int, int]]:
         """The documents of the collection that hold each word, and its occurrences in all; asked for once."""
-        if new := [word for word in words if (field, word) not in self.frequencies]:
-            if len(self.frequencies) > MOST_WORDS:
-                self.frequencies.clear()
-                new = list(words)
+        remembered = self.frequencies  # other threads may begin another
+        known = {word: count for word in words if (count := remembered.get((field, word))) is not None}
+        if new := [word for word in words if word not in known]:
             answers = self.ask_searched("frequencies", field, new)
             counts = np.sum([*answers.values()], axis=0)
             if left_out := sorted(self.index.left_out.get()):  # read by another shard: files outlive processes
                 other = next(iter(answers))
                 counts += self.answering.ask({other: ("frequencies_of", left_out, field, new)})[other]
-            self.frequencies.update({(field, word): (int(one), int(all)) for word, (one, all) in zip(new, counts)})
-        return [self.frequencies[field, word] for word in words]
+            known.update((word, (int(one), int(all))) for word, (one, all) in zip(new, counts))
+            if len(remembered) > MOST_WORDS:
+                self.frequencies = remembered = {}
+            remembered.update({(field, word): known[word] for word in new})
+        return [known[word] for word in words]
 
 
 class RemoteStage:
