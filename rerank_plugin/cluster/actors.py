@@ -17,6 +17,7 @@ import traceback
 from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from itertools import count, cycle, islice
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Condition, Lock, Semaphore, Thread
 from typing import Any, ClassVar, NamedTuple
@@ -26,7 +27,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
-from rerank_plugin.cluster.channel import Address, Channel, Channels, answered, listen
+from rerank_plugin.cluster.channel import Address, Channel, Channels, listen
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question, Shards
@@ -36,7 +37,7 @@ from rerank_plugin.kernels.parallel import processors
 
 log = logging.getLogger(__name__)
 
-OPENING = 120.0  # seconds in which a shard has to open
+OPENING = 120.0  # seconds in which a shard has to open, or a reranker to be loaded
 PING = 0.1  # seconds between two pings of a process that does not answer
 REFUSED = 2.0  # the same of one that cannot open its shard
 TIMES = 10_000  # questions whose times are kept
@@ -73,10 +74,10 @@ class ShardActor:
             question = channel.receive()
             try:
                 with self.turns:
-                    answer = self.ask(opening, question)
+                    answer = packed(self.ask(opening, question))
             except Exception:  # an error of ours, whose cause should be seen where it matters
-                answer = traceback.format_exc(), None, -1.0
-            channel.send(answer)
+                answer = packed((traceback.format_exc(), None, -1.0))
+            channel.send_packed(answer)
 
     def ask(self, opening: Opening, question: Question) -> tuple[str, Any, float]:
         """The message of an `InputError`, or an empty one and the answer; and the seconds that it took.
@@ -214,36 +215,59 @@ class RayShards(Shards):
 
     def _open(self) -> None:
         """Open every shard. A process that dies meanwhile is pinged, unless it is the only one of its shard."""
-        actors = {
-            (n, replica): actor for n, replicas in enumerate(self.actors) for replica, actor in enumerate(replicas)
-        }
-        asked = {
-            of: (actor.ask.remote(self.opening, ("opened",)), actor.address.remote()) for of, actor in actors.items()
-        }
-        failed: dict[tuple[int, int], RayError] = {}
-        for of, references in asked.items():
+        self._ask_processes(("opened",))
+        addresses = {of: actor.address.remote() for of, actor in self._processes() if of not in self.away}
+        for of, reference in addresses.items():
             try:
-                (error, *_), address = ray.get(list(references), timeout=OPENING)
-            except RayError as failure:
-                failed[of] = failure
+                address = ray.get(reference, timeout=OPENING)
+            except RayError:
+                self._quarantine(*of)
                 continue
-            if error:
-                raise InputError(error)
             self.channels[of] = Channels(address, tuple(self.opening))
             try:  # a port that no machine can reach is told before the first search
                 self.channels[of].idle.append(self.channels[of].take(self.timeout))
             except OSError as error:
                 place = f"{address.host}:{address.port}"
                 raise InputError(f"{self._name(*of)} cannot be reached at {place} ({error}): open the port") from error
-        for number, replica in failed:
-            if all((number, other) in failed for other in range(self.config.replicas)):
-                said = one_line(failed[number, replica])
-                raise InputError(f"{self._name(number, replica)} does not open on the cluster ({said:.300})")
-            self._quarantine(number, replica)
 
-    def remember(self, question: Question) -> None:
+    def _processes(self) -> list[tuple[tuple[int, int], Any]]:
+        """The actors by shard and replica."""
+        return [
+            ((n, replica), actor) for n, replicas in enumerate(self.actors) for replica, actor in enumerate(replicas)
+        ]
+
+    def _ask_processes(self, question: Question) -> dict[int, Any]:
+        """An answer of each shard to a question that every process of it is asked by Ray, however long it takes.
+
+        A process that dies meanwhile is pinged, unless it is the only one of its shard.
+        """
+        asked = {of: actor.ask.remote(self.opening, question) for of, actor in self._processes()}
+        failed: dict[tuple[int, int], RayError] = {}
+        answers: dict[int, Any] = {}
+        for of, reference in asked.items():
+            try:
+                error, answer, _ = ray.get(reference, timeout=OPENING)
+            except RayError as failure:
+                failed[of] = failure
+                continue
+            if error:
+                raise InputError(error)
+            answers[of[0]] = answer
+        for of, died in failed.items():
+            if of[0] not in answers:
+                raise InputError(f"{self._name(*of)} does not open on the cluster ({one_line(died):.300})")
+            self._quarantine(*of)
+        return answers
+
+    def load(self, question: Question) -> dict[int, Any]:
         with self.changed:
-            self.remembered.append(question)
+            self.remembered.append(question)  # of a process that comes back meanwhile, too
+        try:
+            return self._ask_processes(question)
+        except InputError:
+            with self.changed:
+                self.remembered.remove(question)
+            raise
 
     def ask(self, questions: Mapping[int, Question]) -> dict[int, Any]:
         if self.closed:
@@ -274,7 +298,8 @@ class RayShards(Shards):
                     if replica is not None and (channel := self._send(number, replica, messages[id(question)])):
                         pending[channel] = number, replica
                 if pending:
-                    for channel in answered(pending, min(deadline, hedge) - now):
+                    ready: list[Any] = wait(list[Any](pending), max(min(deadline, hedge) - now, 0))
+                    for channel in ready:
                         self._take(*pending.pop(channel), channel, answers)
         finally:
             for channel in pending:  # an answer that nobody waits for

@@ -2,93 +2,137 @@
 
 Ray places the processes and starts them again. A call of an actor by Ray takes a millisecond of processor time, and a
 search asks several questions one after the other, so questions take a connection of TCP, which needs some hundredth of
-that. Both ends prove that they know a key, which the coordinator gets by Ray; messages are not encrypted, as those of
-Ray. A thread of the process answers the questions of a connection; a coordinator's thread uses it alone meanwhile.
+that. It is one of :mod:`multiprocessing.connection`, with bytes only: nothing is unpickled. Both ends prove that they
+know a key, which the coordinator gets by Ray; messages are not encrypted, as those of Ray. A thread of the process
+answers the questions of a connection; a coordinator's thread uses it alone meanwhile.
 """
 
 from __future__ import annotations
 
-import hmac
+import logging
 import secrets
-import selectors
 import socket
-import socketserver
+import struct
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from struct import Struct
-from threading import Thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from threading import Thread, Timer
 from typing import Any, NamedTuple
 
-from rerank_plugin.cluster.messages import packed, unpacked
+from rerank_plugin.base.errors import named, one_line
+from rerank_plugin.cluster.messages import MOST, packed, unpacked
 
-SIZE = Struct("<Q")  # before each message
-NONCE = 32  # bytes
-AGREEING = 5.0  # seconds in which the other end has to prove that it knows the key
-ASKING, ANSWERING = b"asking", b"answering"
+log = logging.getLogger(__name__)
+
+AGREEING = 5.0  # seconds in which both ends have proved that they know the key
 QUIET = 60  # seconds after which a connection that nobody uses is looked after: some networks forget it
+PAUSE = 1.0  # seconds until connections are accepted again, after the system had no room for one
+SECRET = 32  # bytes
 
 
 class Address(NamedTuple):
-    """Where a process answers."""
+    """Where a process answers, and the keys of those who ask and of those who answer: a proof is of one direction."""
 
     host: str
     port: int
-    key: bytes
+    asking: bytes
+    answering: bytes
 
 
 class Channel:
     """One end of a connection; one thread at a time uses it.
 
+    Args:
+        asks: whether this end asks, or answers.
+        timeout: seconds that a method waits for the other end each time; None for ever.
+
     Raises:
-        OSError: the other end cannot be reached, does not know the key, or does not answer in time; as all methods do.
+        OSError: the other end cannot be reached, does not know the key, does not answer in time, or sends something
+            else than messages; as all methods do.
     """
 
-    def __init__(self, connected: socket.socket, key: bytes, own: bytes, other: bytes):
-        self.connected, self.reading = connected, connected.makefile("rb")
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if hasattr(socket, "TCP_KEEPIDLE"):
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET)
-        mine = secrets.token_bytes(NONCE)
-        connected.sendall(mine)
-        theirs = self._read(NONCE)
-        connected.sendall(hmac.digest(key, own + theirs + mine, "sha256"))
-        if not hmac.compare_digest(self._read(32), hmac.digest(key, other + mine + theirs, "sha256")):
+    def __init__(self, connected: socket.socket, address: Address, asks: bool, timeout: float | None = None):
+        with connected:
+            connected.settimeout(None)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a round trip takes 45 ms
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET)
+            if timeout is not None:
+                interval = struct.pack("ll", *divmod(max(round(timeout * 1e6), 1), 10**6))  # 0 would be for ever
+                for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                    connected.setsockopt(socket.SOL_SOCKET, option, interval)
+            end = connected.dup()
+            self.connection = Connection(connected.detach())
+        with end:
+            self._agree(end, address, asks, AGREEING if timeout is None else min(timeout, AGREEING))
+
+    def _agree(self, end: socket.socket, address: Address, asks: bool, seconds: float) -> None:
+        """Prove both keys; whatever the other end sends, and however slowly, this takes no longer than some seconds."""
+        hang_up, started = Timer(seconds, _hang_up, [end]), time.monotonic()
+        hang_up.daemon = True
+        hang_up.start()
+        try:
+            with _failures():
+                if asks:
+                    answer_challenge(self.connection, address.asking)
+                    deliver_challenge(self.connection, address.answering)
+                else:
+                    deliver_challenge(self.connection, address.asking)
+                    answer_challenge(self.connection, address.answering)
+        except OSError:
             self.close()
-            raise ConnectionRefusedError("the other end does not know the key")
+            if time.monotonic() - started >= seconds:
+                raise TimeoutError(f"the other end did not prove in {seconds:g} s that it knows the key") from None
+            raise
+        finally:
+            hang_up.cancel()
+            hang_up.join()  # it must not meet another connection with this number
 
     @classmethod
     def to(cls, address: Address, timeout: float) -> Channel:
         """A connection to a process; its methods wait no longer than ``timeout`` seconds each time."""
-        connected = socket.create_connection((address.host, address.port), timeout)
-        try:
-            return cls(connected, address.key, ASKING, ANSWERING)
-        except OSError:
-            connected.close()
-            raise
+        return cls(socket.create_connection(address[:2], timeout), address, True, timeout)
 
     def fileno(self) -> int:
-        return self.connected.fileno()
+        return self.connection.fileno()
 
     def send(self, message: Any) -> None:
         self.send_packed(packed(message))
 
     def send_packed(self, data: bytes) -> None:
-        self.connected.sendall(SIZE.pack(len(data)) + data)
+        with _failures():
+            self.connection.send_bytes(data)
 
     def receive(self) -> Any:
-        (size,) = SIZE.unpack(self._read(SIZE.size))
-        return unpacked(self._read(size))
-
-    def _read(self, count: int) -> bytes:
-        data = self.reading.read(count)
-        if len(data) < count:
-            raise ConnectionResetError("the other end closed the connection")
-        return data
+        with _failures():
+            return unpacked(self.connection.recv_bytes(MOST))
 
     def close(self) -> None:
-        self.reading.close()
-        self.connected.close()
+        self.connection.close()
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn what an end that hangs up, lies or is late makes of a connection into an `OSError` of one line."""
+    try:
+        yield
+    except EOFError:
+        raise ConnectionResetError("the other end closed the connection") from None
+    except BlockingIOError:
+        raise TimeoutError("the other end did not answer in time") from None
+    except (AuthenticationError, AssertionError):
+        raise ConnectionRefusedError("the other end does not know the key") from None
+    except (ValueError, TypeError, LookupError) as error:
+        raise ConnectionAbortedError(f"the other end sent no message ({one_line(error):.100})") from None
+
+
+def _hang_up(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
 
 
 class Channels:
@@ -117,33 +161,32 @@ class Channels:
             self.idle.pop().close()
 
 
-def answered(channels: Iterable[Channel], seconds: float) -> list[Channel]:
-    """Those of some channels that have something to receive, as soon as one has, or none after some seconds."""
-    with selectors.DefaultSelector() as selector:
-        for channel in channels:
-            selector.register(channel, selectors.EVENT_READ, channel)
-        return [key.data for key, _ in selector.select(max(seconds, 0))]
-
-
 def listen(host: str, converse: Callable[[Channel], None]) -> Address:
     """Answer connections from now on, each in a thread that ``converse`` until the other end closes it."""
-    key = secrets.token_bytes(32)
+    server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=128)
+    address = Address(host, server.getsockname()[1], secrets.token_bytes(SECRET), secrets.token_bytes(SECRET))
 
-    class Conversation(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.settimeout(AGREEING)
+    def conversation(connected: socket.socket) -> None:
+        try:
+            channel = Channel(connected, address, False)
             try:
-                channel = Channel(self.request, key, ANSWERING, ASKING)
-                self.request.settimeout(None)
                 converse(channel)
-            except OSError:  # the other end is no coordinator, has ended, or waits for the answer no longer
-                pass
+            finally:
+                channel.close()
+        except OSError as error:  # the other end is no coordinator, has ended, or waits for the answer no longer
+            log.debug("a connection ended: %s", one_line(error))
+        except Exception as error:
+            log.warning("a connection was ended: %s", named(error))
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        request_queue_size = 128
+    def accept() -> None:
+        while True:
+            try:
+                connected, _ = server.accept()
+            except OSError as error:
+                log.warning("no connection can be accepted (%s)", one_line(error))
+                time.sleep(PAUSE)
+                continue
+            Thread(target=conversation, args=[connected], daemon=True).start()
 
-    server = Server((host, 0), Conversation)
-    Thread(target=server.serve_forever, daemon=True).start()
-    return Address(host, server.server_address[1], key)
+    Thread(target=accept, daemon=True).start()
+    return address

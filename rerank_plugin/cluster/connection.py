@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import RayError
 
 from rerank_plugin.base.errors import InputError, one_line
@@ -29,11 +32,31 @@ def connect(address: str) -> None:
     if address == "local":
         quiet |= {"include_dashboard": False, "object_store_memory": STORE}
     try:
-        with restored_signal_handlers():  # Ray's own would end a process in which Java runs
+        # Ray's own handlers of signals would end a process in which Java runs.
+        with restored_signal_handlers(), loopback_only() if address == "local" else nullcontext():
             ray.init(address=address, **quiet)
         atexit.register(disconnect)  # before Ray's own
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise InputError(f"there is no Ray cluster at '{address}' ({one_line(error):.300})") from None
+
+
+@contextmanager
+def loopback_only() -> Iterator[None]:
+    """Let the processes of a cluster that is started in the block listen at the loopback address only.
+
+    Ray does so on its own on Windows and macOS, where other machines cannot join a cluster.
+    """
+    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    given = os.environ.get(name)
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
 
 
 def disconnect() -> None:

@@ -63,8 +63,14 @@ class Shards(Protocol):
         """The shards that do not answer at present."""
         return frozenset()
 
-    def remember(self, question: Question) -> None:
-        """Ask this again of every shard that is started anew, before it is asked anything else."""
+    def load(self, question: Question) -> dict[int, Any]:
+        """The answer of each shard to a question that takes as long as it needs, whatever a search may take.
+
+        Every process of a shard is asked, and one that is started anew again, before anything else.
+
+        Raises:
+            InputError: a shard refuses.
+        """
 
     def close(self) -> None: ...
 
@@ -192,11 +198,6 @@ class Coordinator:
     def __init__(self, index: ClusterIndex, forward: RemoteForward):
         self.index, self.forward, self.answering = index, forward, index.answering
         self.frequencies: dict[tuple[str, str], tuple[int, int]] = {}
-
-    def ask_all(self, *question: Any) -> list[Any]:
-        """The answers of all shards to a question, in their order."""
-        answers = self.answering.ask(dict.fromkeys(range(len(self.forward.shards)), question))
-        return [answers[number] for number in sorted(answers)]
 
     def ask_searched(self, *question: Any) -> dict[int, Any]:
         """The answers of the shards that the present search does not leave out, by their numbers."""
@@ -411,9 +412,7 @@ class RemoteScorer(Scorer):
 
     def __init__(self, coordinator: Coordinator, spec: str, options: RerankerOptions):
         self.coordinator, self.named = coordinator, (spec, options)
-        question = ("load", *self.named)
-        loaded = coordinator.ask_all(*question)[0]
-        coordinator.answering.remember(question)
+        loaded = next(iter(coordinator.answering.load(("load", *self.named)).values()))
         self.name, self.listwise = loaded["name"], loaded["listwise"]
         self.trained_after, self.passage_words = loaded["trained_after"], loaded["passage_words"]
 

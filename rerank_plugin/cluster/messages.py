@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -17,6 +18,9 @@ from rerank_plugin.kernels.quantization import Codes, QuantizedQueries
 from rerank_plugin.models.attribution import Attribution, Part
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.lucene import LuceneConfig
+
+MOST = 1 << 30  # bytes of a message
+NESTED = 16  # tuples, arrays and records in one another
 
 # Numbers of msgpack's extensions: each is a list itself.
 TUPLE, ARRAY, RECORD = 1, 2, 3
@@ -34,18 +38,23 @@ def packed(message: Any) -> bytes:
 
     Raises:
         TypeError: it holds something else.
+        ValueError: it is longer than `MOST`.
     """
     data: bytes = msgpack.packb(message, default=_extension, strict_types=True)
+    if len(data) > MOST:
+        raise ValueError(f"a message of {len(data):,} bytes is longer than {MOST:,}")
     return data
 
 
-def unpacked(data: bytes | memoryview) -> Any:
+def unpacked(data: bytes | memoryview, within: int = 0) -> Any:
     """The message; arrays can be written to, as if they were made here.
 
     Raises:
         ValueError, TypeError, KeyError: the bytes are no message.
     """
-    return msgpack.unpackb(data, ext_hook=_value, strict_map_key=False)
+    if within > NESTED:
+        raise ValueError(f"more than {NESTED} records in one another")
+    return msgpack.unpackb(data, ext_hook=partial(_value, within=within + 1), strict_map_key=False)
 
 
 def _extension(value: Any) -> msgpack.ExtType:
@@ -60,8 +69,8 @@ def _extension(value: Any) -> msgpack.ExtType:
     raise TypeError(f"a message cannot hold {kind.__name__}")
 
 
-def _value(number: int, data: bytes) -> Any:
-    parts = unpacked(data)
+def _value(number: int, data: bytes, within: int) -> Any:
+    parts = unpacked(data, within)
     if number == TUPLE:
         return tuple(parts)
     if number == RECORD:
