@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -251,14 +250,15 @@ def test_a_shard_that_dies_between_two_stages_is_left_out(lacking):
     assert pipeline.rank(query).missing is None
 
 
-def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins, address, remote):
+def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins, address, remote, monkeypatch):
     before, expected = processes(remote), run(remote, "bm25", ("delta",))
     again = open_index(ClusterConfig(address, replicas=2, heap="256m").url(twins[1]))
     assert processes(again) == before and run(again, "bm25", ("delta",)) == expected
-    with closing(open_index(ClusterConfig(address, replicas=2, deadline=1e-6, heap="256m").url(twins[1]))) as hasty:
-        assert Reranker.load("ktrel", hasty).name == "ktrel"  # what a search waits for bounds no opening
+    with monkeypatch.context() as patched:
+        patched.setattr(again.answering, "config", ClusterConfig(replicas=2, deadline=1e-6))
+        assert Reranker.load("ktrel", again).name == "ktrel"  # what a search waits for bounds no loading
         with pytest.raises(UnavailableError, match="did not answer within"):
-            Searcher(hasty).search("heart")
+            Searcher(again).search("heart")
     os.kill(before[0][0], signal.SIGKILL)
     assert run(again, "bm25", ("delta",)) == run(remote, "bm25", ("delta",)) == expected
     for index in (again, remote):
