@@ -20,6 +20,7 @@ EXTRA_OF = {
     "ir_datasets": "lucene",
     "ir_measures": "lucene",
     "lxml": "lucene",
+    "rispy": "lucene",
     "zstandard": "lucene",
     "scipy": "lucene",
     "torch": "train",

@@ -1,4 +1,4 @@
-"""The well-formed records of a PubMed file that is malformed as a whole.
+"""The well-formed records of an XML file that is malformed as a whole.
 
 The file is cut at the tags of records, and each record is parsed alone, after the head of the file: the XML declaration
 with its encoding, the entities of an internal DTD, the namespaces of the root. So a control character or a stray ``<``
@@ -24,12 +24,7 @@ CHUNK = 1 << 20
 LONGEST = 1 << 26  # bytes of a record; longer data is not a record
 
 _COMMENT = rb"<!--[^-]*(?:-[^-]+)*-->"
-_TOKEN = re.compile(
-    _COMMENT + rb"|(?P<comment><!--)|"
-    rb"</(?P<end>PubmedArticle|PubmedBookArticle|MedlineCitation|DeleteCitation|DeleteDocument)\s*>|"
-    rb"<(?P<start>PubmedArticle|PubmedBookArticle|MedlineCitation|DeleteCitation|DeleteDocument)(?=[\s/>])"
-    rb"(?P<empty>[^<>]*/>)?"
-)
+PUBMED = ("PubmedArticle", "PubmedBookArticle", "MedlineCitation", "DeleteCitation", "DeleteDocument")
 _DEFAULT_ROOT = b"<records>"  # for a file without a root that can be parsed
 _PART = re.compile(_COMMENT + rb"|(?P<part><(?:PMID|ArticleTitle|BookTitle|Abstract)\b)")
 # A record's own PMID comes before these; later PMIDs are those of articles that it mentions.
@@ -47,14 +42,16 @@ class _Piece(NamedTuple):
     data: bytes
 
 
-def records(path: Path, error: MalformedXmlError, report: Callable[[str], None]) -> Iterator[Any]:
-    """The records of a file in which the parser raised ``error``.
+def records(
+    path: Path, error: MalformedXmlError, report: Callable[[str], None], tags: tuple[str, ...] = PUBMED
+) -> Iterator[Any]:
+    """The records of a file in which the parser raised ``error``: its elements with these local names.
 
     Each unreadable record is reported as ``file:7, PMID 12 (reason)``; without any, the error itself is reported. May
     raise the exceptions in `text_files.DAMAGED`, after all records before the damage.
     """
     head, read, reported, piece = None, 0, 0, _Piece(1, "", b"")
-    for piece in _pieces(path):
+    for piece in _pieces(path, tags):
         try:
             if head is None:  # the first piece precedes the first record
                 head = _head(piece.data)
@@ -91,8 +88,13 @@ def _head(data: bytes) -> bytes | None:
     return None
 
 
-def _pieces(path: Path) -> Iterator[_Piece]:
+def _pieces(path: Path, tags: tuple[str, ...]) -> Iterator[_Piece]:
     """The pieces of a file; the first is not a record. An unclosed record ends where the next one begins."""
+    names = "|".join(tags).encode()
+    tokens = re.compile(
+        _COMMENT
+        + rb"|(?P<comment><!--)|</(?P<end>%b)\s*>|<(?P<start>%b)(?=[\s/>])(?P<empty>[^<>]*/>)?" % (names, names)
+    )
     data, line, tag, damage, more = b"", 1, "", None, True
     cited = False  # whether the open article already has its citation
     seen = 0  # tags before this offset are processed
@@ -108,7 +110,7 @@ def _pieces(path: Path) -> Iterator[_Piece]:
             limit = max(seen, data.rfind(b"<"))  # all tags before the last "<" are complete
             if not more or len(data) - limit > LONGEST:
                 limit = len(data)
-            for token in _TOKEN.finditer(data, seen, limit):
+            for token in tokens.finditer(data, seen, limit):
                 if token["comment"]:
                     if more and _may_end(data, token.end()) and limit - token.start() < LONGEST:
                         limit = token.start()

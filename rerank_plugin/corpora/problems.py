@@ -13,8 +13,10 @@ BAD_JSON_LINE = "bad JSON line"
 EMPTY_DOCUMENT = "empty document"
 MALFORMED_XML = "malformed XML"
 MISSING_ID = "missing id"
+NO_RECORDS = "file without records"
 NOT_PUBMED = "file without PubMed records"
 TOO_LONG = "too long document"
+UNDECODABLE_LINE = "undecodable line"
 UNEXPANDED = "unexpanded entity"
 UNREAD_TEXT = "document with its text under an unknown key"
 UNUSABLE_METADATA = "unusable metadata entry"
@@ -28,6 +30,7 @@ KEPT = (
 
 _PLURALS = {
     MALFORMED_XML: MALFORMED_XML,
+    NO_RECORDS: "files without records",
     NOT_PUBMED: "files without PubMed records",
     UNEXPANDED: "unexpanded entities",
     UNREAD_TEXT: "documents with their text under an unknown key",

@@ -19,7 +19,6 @@ loses only the damaged records. Entities other than XML's own five are not expan
 from __future__ import annotations
 
 import logging
-import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -36,8 +35,9 @@ from rerank_plugin.corpora.metadata import DOI, LONGEST, ImpossibleDate, pubmed_
 from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.records import NO_ABSTRACT, Deletion, DocumentStream
 from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
+from rerank_plugin.corpora.xml_text import text_of
 from rerank_plugin.files.text_files import DAMAGED, damaged, rereadable
-from rerank_plugin.text.markup import superscript, without_brackets
+from rerank_plugin.text.markup import without_brackets
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
 
 def _texts(elements: Iterable[Any]) -> list[str]:
     """The non-empty texts of elements, cut to `LONGEST`."""
-    return [text[:LONGEST] for text in map(_text, elements) if text]
+    return [text[:LONGEST] for text in map(text_of, elements) if text]
 
 
 def _author(author: Any) -> str:
@@ -268,7 +268,7 @@ def _entities(article: Any, sections: list[Any]) -> list[str]:
 def _title(article: Any) -> str:
     for name in TITLES:
         element = article.find(name)
-        title = "" if element is None else without_brackets(_text(element))
+        title = "" if element is None else without_brackets(text_of(element))
         if title and title not in NO_TITLE:
             return title
     return ""
@@ -277,12 +277,12 @@ def _title(article: Any) -> str:
 def _sections(citation: Any, article: Any) -> list[Any]:
     """The elements of the abstract's text."""
     sections = article.findall(ABSTRACT)
-    if any(_text(section) or len(section) for section in sections):
+    if any(text_of(section) or len(section) for section in sections):
         return sections
     others = [
         (other.get("Language", ENGLISH[0]).lower() not in ENGLISH, sections)
         for other in citation.iterfind(OTHER_ABSTRACT)
-        if " ".join(map(_text, (sections := other.findall("AbstractText")))).strip() not in ("", NO_ABSTRACT)
+        if " ".join(map(text_of, (sections := other.findall("AbstractText")))).strip() not in ("", NO_ABSTRACT)
     ]
     return min(others, key=lambda other: other[0], default=(False, []))[1]
 
@@ -290,52 +290,9 @@ def _sections(citation: Any, article: Any) -> list[Any]:
 def _abstract(sections: list[Any]) -> str:
     texts = []
     for section in sections:
-        text = _text(section)
+        text = text_of(section)
         # Attributes cannot have external entities, and libxml2 limits the expansion of internal ones.
         label = section.get("Label", "").strip().rstrip(":")
         if text:
             texts.append(f"{label}: {text}" if label and label != NO_LABEL else text)
     return " ".join(texts)
-
-
-def _text(element: Any) -> str:
-    return " ".join(_inline(element).split())
-
-
-def _inline(element: Any) -> str:
-    """The text of an element and its inline markup: ``CO<sub>2</sub>`` becomes CO2, ``10<sup>6</sup>`` 10^6."""
-    text = element.text or ""
-    for child in element:
-        if isinstance(child.tag, str):  # otherwise an unexpanded entity
-            name = _local_name(child)
-            if name == "math":
-                text += f" {_math(child)} "
-            elif name == "sup":
-                text += superscript(text, _inline(child))
-            else:
-                text += _inline(child)
-        text += child.tail or ""
-    return text
-
-
-def _math(element: Any) -> str:
-    """MathML as text: spaces between parts (``p < 0.05``), no space in indices and powers, a slash in fractions."""
-    name = _local_name(element)
-    if not len(element):
-        return " ".join((element.text or "").translate(_INVISIBLE).split())
-    # An annotation repeats the formula as TeX.
-    children = (child for child in element if isinstance(child.tag, str) and "annotation" not in _local_name(child))
-    parts = [part for part in map(_math, children) if part]
-    if name in ("msub", "msup", "msubsup") and parts:
-        base, *scripts = ("".join(part.split()) for part in parts)
-        if name == "msup" and scripts:
-            return base + superscript(base, scripts[0])
-        return base + "".join(scripts)
-    return ("/" if name == "mfrac" else " ").join(parts)
-
-
-_INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))  # MathML's invisible operators
-
-
-def _local_name(element: Any) -> str:
-    return re.split("[}:]", element.tag)[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.corpora.problems import UNUSABLE_METADATA, Problems, usable
-from rerank_plugin.files.text_files import DAMAGED, byte_lines, damaged
+from rerank_plugin.corpora.problems import UNDECODABLE_LINE, UNUSABLE_METADATA, Problems, usable
+from rerank_plugin.files.text_files import DAMAGED, beginning, byte_lines, damaged
 
 NO_ABSTRACT = "Abstract available from the publisher."  # NLM's placeholder for another abstract
 
@@ -80,3 +81,22 @@ def numbered_lines(path: Path, problems: Problems) -> Iterator[tuple[str, bytes]
             yield f"{name}:{number}", line
     except DAMAGED as error:
         problems.add(damaged(path), f"{name}:{number + 1} ({error})")
+
+
+def text_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str]]:
+    """The place (``file:line``) and the text of each line, without white space at its end.
+
+    The beginning of a file decides whether it is UTF-8 or, as older exports are, Windows-1252. A line that is neither
+    is added to ``problems`` and is empty.
+    """
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(beginning(path))
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+    for where, line in numbered_lines(path, problems):
+        try:
+            yield where, line.decode(encoding).rstrip()
+        except UnicodeDecodeError as error:
+            problems.add(UNDECODABLE_LINE, f"{where} ({error})")
+            yield where, ""

@@ -23,6 +23,8 @@ from rerank_plugin.base.register import Register
 CORPUS = "a corpus"
 QUERIES = "queries"
 JUDGMENTS = "judgments"
+# The beginning of XML up to its root (or the first of its elements) of these names, for `Format.begins`.
+XML_ROOT = r"(?:<\?[^>]*>|<!--(?:(?!-->).)*-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?\s*>|\s)*<(?:%s)(?=[\s/>])"
 READERS = {CORPUS: "documents", QUERIES: "queries", JUDGMENTS: "judgments"}  # functions of a format's module
 
 

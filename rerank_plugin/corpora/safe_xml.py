@@ -1,6 +1,7 @@
 """Reads untrusted XML record by record: entities are not expanded, and no DTD or other resource is loaded.
 
-libxml2's limits on depth and text size apply. Its recovery of broken XML is not used, since it changes text silently.
+libxml2's limits on depth and text size apply, and one on the size of a record. Its recovery of broken XML is not used,
+since it changes text silently.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lxml import etree
 
 from rerank_plugin.files.text_files import open_bytes
 
+LONGEST = 1 << 26  # bytes of a record; longer data are not a record
 SAFELY = dict(
     resolve_entities=False, load_dtd=False, dtd_validation=False, no_network=True, huge_tree=False,
     remove_comments=True, remove_pis=True,
@@ -42,18 +44,35 @@ class Records:
 
     def __iter__(self) -> Iterator[Any]:
         with open_bytes(self.path) as file:
-            reader = etree.iterparse(file, events=("end",), tag=self.tags, **SAFELY)
+            bounded = _Bounded(file)
+            reader = etree.iterparse(bounded, events=("end",), tag=self.tags, **SAFELY)
             try:
                 for _, record in reader:
-                    parent = record.getparent()
+                    bounded.left, bounded.line = LONGEST, record.sourceline
+                    elements = [record, *record.iterancestors()][:-1]
                     yield record
                     # Otherwise the tree would grow to the size of the file. The record itself stays until the next one
                     # is complete, since the parser continues there.
-                    while parent is not None and record.getprevious() is not None:
-                        del parent[0]
+                    for element in elements:
+                        while element.getprevious() is not None:
+                            del element.getparent()[0]
             except etree.XMLSyntaxError as error:
                 raise malformed(error, reader.error_log) from None
             self.root = reader.root
+
+
+class _Bounded:
+    """A file of which at most `LONGEST` bytes may be read from one record to the next."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.left, self.line = file, LONGEST, 1  # the line of the last record
+
+    def read(self, size: int) -> bytes:
+        data = self.file.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise MalformedXmlError(self.line, f"no record begins and ends within {LONGEST:,} bytes after this line")
+        return data
 
 
 def parse_record(head: bytes, data: bytes, tag: str) -> Any:
@@ -63,7 +82,7 @@ def parse_record(head: bytes, data: bytes, tag: str) -> Any:
         MalformedXmlError: its line counts from the first line of ``data``.
     """
     # A pull parser does not need the end of the file, so the elements that the head opens may stay open.
-    parser = etree.XMLPullParser(events=("end",), tag=tag, **SAFELY)
+    parser = etree.XMLPullParser(events=("end",), tag=f"{{*}}{tag}", **SAFELY)
     try:
         parser.feed(head)
         parser.feed(data)

@@ -13,7 +13,7 @@ _INLINE = (
     "a abbr b big bold em ext-link font i img inf inline-formula inline-graphic italic monospace named-content "
     "overline roman s sans-serif sc small span strike strong styled-content sub sup tt u underline xref"
 )
-_BLOCKS = (
+_BLOCK_NAMES = (
     "abstract abstracttext alternatives article-title blockquote br caption center code dd disp-formula div dl dt fig "
     "graphic h1 h2 h3 h4 h5 h6 hr label li list list-item ol p pre sec section table tbody td th thead title tr ul"
 )
@@ -22,10 +22,10 @@ _MATHS = (
     "mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover none semantics"
 )
 _ATTRIBUTES = r"""(?:\s+[\w:.-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=]+))*\s*"""
-_NAMES = "|".join(f"{_INLINE} {_BLOCKS} {_MATHS}".split())
+_NAMES = "|".join(f"{_INLINE} {_BLOCK_NAMES} {_MATHS}".split())
 # A name with a namespace, such as jats:p, is always a tag.
 _TAG = re.compile(rf"<!--.*?-->|</?(?:[a-z]\w*:([a-z][\w-]*)|({_NAMES})){_ATTRIBUTES}/?>", re.IGNORECASE | re.DOTALL)
-_SEPARATING = frozenset(_BLOCKS.split())
+BLOCKS = frozenset(_BLOCK_NAMES.split())  # elements that end a line or a cell
 _POWER = re.compile(
     rf"(?<=\d)<(?:\w+:)?sup{_ATTRIBUTES}>\s*([+−–-]?)\s*(\d+)\s*</(?:\w+:)?sup\s*>", re.IGNORECASE
 )  # fmt: skip
@@ -59,7 +59,7 @@ def _power(found: re.Match) -> str:
 def _space(tag: re.Match) -> str:
     """What a tag leaves: white space where it ends a line or a cell."""
     name = (tag[1] or tag[2] or "").lower()
-    return " " if name in _SEPARATING else ""
+    return " " if name in BLOCKS else ""
 
 
 def superscript(base: str, exponent: str) -> str:

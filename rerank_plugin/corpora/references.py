@@ -1,0 +1,46 @@
+"""What the formats of reference managers share: a record from the values of its fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rerank_plugin.corpora.metadata import DOI, PMID
+from rerank_plugin.corpora.records import Record
+
+_PUBMED = re.compile(r"pubmed|medline|\bnlm\b", re.IGNORECASE)  # in the name of a database
+_ADDRESS = re.compile(
+    r"(?:pubmed\.ncbi\.nlm\.nih\.gov|ncbi\.nlm\.nih\.gov/(?:m/)?pubmed)/([1-9]\d{0,8})\b|PMID:\s*(\d+)"
+)
+_YEAR = re.compile(r"\d{4}")
+
+
+def reference(
+    title: Sequence[str],
+    abstract: Sequence[str],
+    numbers: Sequence[str],
+    databases: Sequence[str],
+    notes: Sequence[str],
+    years: Sequence[str],
+    dates: Sequence[str],
+    dois: Sequence[str],
+    journals: Sequence[str],
+    **metadata: Sequence[str],
+) -> Record:
+    """A record of a library; of each field the values, the preferred first.
+
+    The id is the PMID, if an address, a note or a number in PubMed's database tells it, or else the first of the
+    ``numbers`` without white space, or the DOI.
+    """
+    number = next((number for number in numbers if number.split() == [number]), "")
+    found = next((match for note in notes for match in _ADDRESS.finditer(note)), None)
+    pmid = found and (found[1] or found[2])
+    if not pmid and PMID.fullmatch(number) and any(map(_PUBMED.search, databases)):
+        pmid = number
+    doi = next((match[0] for match in map(DOI.search, dois) if match), "")
+    year, date = next(iter(years), ""), next(iter(dates), "")
+    fields = {
+        **metadata, "pmid": pmid, "doi": doi, "journal": next(iter(journals), ""), "year": year,
+        "date": date if _YEAR.search(date) else date and f"{year} {date}",
+    }  # fmt: skip
+    return Record(pmid or number or doi, next(iter(title), ""), next(iter(abstract), ""), fields)

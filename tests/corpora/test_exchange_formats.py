@@ -1,0 +1,143 @@
+"""Formats in which databases and corpora are exchanged: documents with their metadata, and what is counted."""
+
+import gzip
+
+import pytest
+
+from rerank_plugin.corpora import Document, Problems, documents
+
+PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/".format
+RIS = """\
+TY  - JOUR
+AN  - 31000001
+DB  - PubMed
+TI  - Statins and
+muscle pain
+AB  - Pain was frequent.
+AU  - Doe, J
+AU  - Roe, A
+PY  - 2019/03/02/
+JO  - Test J
+DO  - https://doi.org/10.1000/x1
+LA  - eng
+KW  - pain
+ER  -\x20
+
+TY  - CPAPER
+ID  - 12
+T1  - Not closed: caf\udce9
+N2  - Kept.
+TY  - JOUR
+TI  - No number
+ER  -
+"""
+ENDNOTE = """\
+<?xml version="1.0" encoding="UTF-8"?><xml><records>
+<record><rec-number>7</rec-number><ref-type name="Journal Article">17</ref-type>
+<contributors><authors><author><style face="normal">Doe, J.</style></author></authors></contributors>
+<titles><title><style>Statins </style><style face="italic">in vivo</style></title>
+<secondary-title>Test J</secondary-title></titles><keywords><keyword>pain</keyword></keywords>
+<dates><year>2019</year><pub-dates><date>Mar 2</date></pub-dates></dates><accession-num>31000001</accession-num>
+<abstract>Pain.</abstract><electronic-resource-num>10.1000/x1</electronic-resource-num>
+<remote-database-name>MEDLINE</remote-database-name><language>eng</language></record>
+<record><rec-number>8</rec-number><titles><title>Damaged &foo; </title></titles></record>
+<record><rec-number>9</rec-number><titles><title>Whole</title></titles></record></records></xml>
+"""
+FRONT = """<front><journal-meta><journal-id journal-id-type="iso-abbrev">Test J</journal-id></journal-meta>
+<article-meta><article-id pub-id-type="pmc">123</article-id><article-id pub-id-type="doi">10.1000/x1</article-id>%s
+<title-group><article-title>Statins and CO<sub>2</sub></article-title></title-group><contrib-group>
+<contrib contrib-type="author"><name><surname>Doe</surname><given-names>Jane A.</given-names></name></contrib>
+<contrib contrib-type="editor"><name><surname>Roe</surname></name></contrib></contrib-group>
+<pub-date pub-type="epub"><day>2</day><month>3</month><year>2019</year></pub-date>%s</article-meta></front>"""
+ABSTRACTS = """<abstract abstract-type="graphical"><p>Picture</p></abstract><abstract><title>Abstract</title>
+<sec><title>Methods</title><p>We <italic>looked</italic>.</p></sec><sec><title>Results:</title><p>Pain.</p></sec>
+</abstract><kwd-group><kwd>pain</kwd></kwd-group>"""
+JATS = f"""<?xml version="1.0"?><!DOCTYPE pmc-articleset PUBLIC "-//x//DTD" "x.dtd"><pmc-articleset>
+<article xmlns:xlink="http://www.w3.org/1999/xlink" article-type="research-article" xml:lang="en">
+{FRONT % ('<article-id pub-id-type="pmid">31000001</article-id>', ABSTRACTS)}</article>
+<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.3/">{FRONT % ("", "")}
+<body><sec><title>Case</title><p>A man.</p><p>He lived.</p></sec></body></article></pmc-articleset>"""
+JATS_METADATA = {
+    "date": "2019-03-02", "journal": "Test J", "authors": ["Doe JA"], "doi": "10.1000/x1",
+}  # fmt: skip
+BIOC = """<?xml version="1.0"?><!DOCTYPE collection SYSTEM "BioC.dtd"><collection><source>x</source><document><id>5</id>
+<passage><infon key="type">title</infon><text>Statins</text><annotation id="1"><text>S</text></annotation></passage>
+<passage><infon key="type">abstract</infon><sentence><text>One.</text></sentence><sentence><text>Two.</text></sentence>
+</passage></document><document><id>6</id><passage><text>First</text></passage><passage><text>Second.</text></passage>
+</document></collection>"""
+TRIAL = """<clinical_study><!-- x --><id_info><nct_id>NCT00000001</nct_id></id_info>
+<brief_title>Statins in pain</brief_title><brief_summary><textblock>
+   We test.
+</textblock></brief_summary><study_type>Interventional</study_type><condition>Pain</condition><condition>Ache</condition>
+<intervention><intervention_name>Simvastatin</intervention_name></intervention>
+<study_first_posted type="Actual">March 2, 2019</study_first_posted><keyword>statin</keyword>
+<condition_browse><mesh_term>Pain</mesh_term></condition_browse></clinical_study>"""
+PUBTATOR = """\
+31000001|t|Statins | pain
+31000001|a|Pain was frequent.
+31000001\t0\t7\tStatins\tChemical\tD1
+
+nonsense
+2|t|Two
+3|t|Three
+"""
+TREC = """\
+<DOC>
+<DOCNO> FR94-1 </DOCNO>
+<HEADLINE>A &amp; B</HEADLINE>
+<TEXT>
+<!-- PJG x -->Hello <P>p < 3</P> x
+</TEXT>
+</DOC>
+<DOC><DOCNO>2</DOCNO>No element. caf\udce9</DOC><DOC>
+<DOCNO>3</DOCNO>
+<doc><DOCNO>4</DOCNO><TITLE>Four</TITLE><ABSTRACT>Text.</ABSTRACT></doc>"""
+CASES = {
+    "RIS": ("a.ris", RIS, [
+        Document("31000001", "Statins and muscle pain", "Pain was frequent.", {
+            "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J", "Roe, A"], "types": ["Journal Article"],
+            "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001)}),
+        Document("12", "Not closed: café", "Kept.", {"types": ["Conference paper"]}),
+    ], {"missing id": ["a.ris:20"]}),
+    "EndNote XML": ("a.xml", ENDNOTE, [
+        Document("31000001", "Statins in vivo", "Pain.", {
+            "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J."], "types": ["Journal Article"],
+            "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001)}),
+        Document("9", "Whole", "", None),
+    ], {"malformed XML": ["a.xml:9 (Entity 'foo' not defined)"]}),
+    "JATS": ("a.nxml", JATS, [
+        Document("31000001", "Statins and CO2", "Methods: We looked. Results: Pain.", JATS_METADATA | {
+            "types": ["research-article"], "languages": ["en"], "keywords": ["pain"], "url": PUBMED(31000001)}),
+        Document("PMC123", "Statins and CO2", "A man. He lived.", JATS_METADATA | {
+            "url": "https://doi.org/10.1000/x1"}),
+    ], {}),
+    "BioC XML": ("a.xml", BIOC, [Document("5", "Statins", "One. Two."), Document("6", "First", "Second.")], {}),
+    "ClinicalTrials.gov XML": ("a.xml", TRIAL, [
+        Document("NCT00000001", "Statins in pain", "We test. CONDITIONS: Pain, Ache. INTERVENTIONS: Simvastatin.", {
+            "date": "2019-03-02", "types": ["Interventional"], "keywords": ["statin"], "mesh": ["Pain"],
+            "url": "https://clinicaltrials.gov/study/NCT00000001"}),
+    ], {}),
+    "PubTator": ("a.txt", PUBTATOR, [
+        Document("31000001", "Statins | pain", "Pain was frequent.", {"url": PUBMED(31000001)}),
+        Document("2", "Two", "", {"url": PUBMED(2)}), Document("3", "Three", "", {"url": PUBMED(3)}),
+    ], {"bad line of PubTator text": ["a.txt:5 ('nonsense')"]}),
+    "TREC": ("fr940104.0", TREC, [
+        Document("FR94-1", "A & B", "Hello p < 3 x"), Document("2", "", "No element. café"),
+        Document("4", "Four", "Text."),
+    ], {"document without </DOC>": ["fr940104.0:8"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, text, expected, counted", CASES.values(), ids=CASES)
+def test_documents_metadata_and_problems(tmp_path, name, text, expected, counted):
+    """Alone, in a folder beside a file that its name tells nothing about, and compressed."""
+    (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
+    problems = Problems()
+    assert [*documents(str(tmp_path / name), problems)] == expected
+    places = {
+        kind: [place.replace(f"{tmp_path}/", "") for place in of_kind] for kind, of_kind in problems.examples.items()
+    }
+    assert places == counted
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").write_bytes(gzip.compress(text.encode(errors="surrogateescape")))
+    assert [*documents(str(tmp_path / "folder"), Problems())] == expected
