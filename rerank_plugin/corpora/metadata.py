@@ -16,6 +16,7 @@ from urllib.parse import quote
 from rerank_plugin.base.filters import FILTERS, LISTS, PMID_VERSION, STORED_ONLY
 
 NAMES = frozenset((*FILTERS.values(), *STORED_ONLY))
+NOTHING = ("null", "None", "nan", "NaN")  # as programs write a missing value into a string
 LONGEST = 1000  # characters of a text
 KEYS = {
     "date": "date pubdate publicationdate publisheddate datepublished published publishtime firstpublicationdate "
@@ -38,6 +39,7 @@ SURNAMES, GIVEN = ("lastname", "last", "family", "surname"), ("initials", "first
 SEPARATED = re.compile(r"\s*;\s*")
 INITIALS = re.compile(" [A-Z]{1,4}$")
 UNIQUE_ID = re.compile(r"[A-Z]\d{6,9}:")  # of a MeSH term, as pubmed_parser writes it before the name
+_FLOAT, _LONG_FLOAT = re.compile(r"\d+\.\d*(e\+?\d{1,2})?|\d+e\+?\d{1,2}", re.I), re.compile(r"\d{4,15}\.0+")
 PMID, DOI = re.compile("[1-9][0-9]{0,8}"), re.compile(r"10\.[0-9]{4,9}/\S+")
 ADDRESS = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/"
@@ -134,7 +136,8 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
                 usable[name] = error.readable
         except ValueError:
             unusable.append(name)
-    if address := pubmed_address(str(pmid)) if type(pmid) in (int, str) else None:
+    pmid = whole_number(pmid, of_pubmed=True)
+    if address := pubmed_address(pmid) if type(pmid) is str else None:
         usable["url"] = address
     elif doi := usable.get("doi"):
         usable["url"] = f"https://doi.org/{quote(doi, errors='replace')}"
@@ -143,16 +146,41 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
     return usable or None, unusable
 
 
+def is_empty(value: Any) -> bool:
+    """Whether a value holds nothing: null, a blank string, one of `NOTHING`, or a list or an object of nothing else."""
+    values = [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, (list, dict)):
+            values.extend(value.values() if isinstance(value, dict) else value)
+        elif value is not None and not (isinstance(value, str) and (not value.strip() or value in NOTHING)):
+            return False
+    return True
+
+
+def whole_number(value: Any, of_pubmed: bool = False) -> Any:
+    """The digits of a whole number as an id, ``31000001`` of 31000001.0, as pandas writes ids where some are missing.
+
+    Other values are left as they are, also short strings such as "1.0", unless they are of PubMed.
+    """
+    if type(value) is str and (_FLOAT.fullmatch(value) if of_pubmed else _LONG_FLOAT.fullmatch(value)):
+        number = float(value)
+        return str(int(number)) if number.is_integer() and number < 2**53 else value
+    if type(value) is float and value.is_integer() and 0 <= value < 2**53:
+        return str(int(value))
+    return str(value) if type(value) is int else value
+
+
 def folded_key(key: str) -> str:
     """A key without letter case and punctuation: ``pubdate`` for ``PubDate`` and ``pub_date``."""
     return re.sub("[^a-z0-9]", "", key.lower())
 
 
 def _entries(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The name and the value of each entry: the first of its keys that is neither null nor empty."""
+    """The name and the value of each entry: the first of its keys that is not empty."""
     for name, keys in _keys(tuple(record)):
         for key in keys:
-            if (value := record[key]) is not None and value != "":
+            if not is_empty(value := record[key]):
                 yield name, value
                 break
 
@@ -246,9 +274,9 @@ def _parts(name: str, value: Any) -> Iterator[Any]:
 
 
 def _of(record: dict, *names: str) -> Any:
-    """The first value of an object under these folded keys that is neither null nor empty, or None."""
+    """The first value of an object under these folded keys that is not empty, or None."""
     folded = {folded_key(key): value for key, value in record.items()}
-    return next((folded[name] for name in names if folded.get(name) not in (None, "")), None)
+    return next((folded[name] for name in names if not is_empty(folded.get(name))), None)
 
 
 def _text(value: Any) -> str:

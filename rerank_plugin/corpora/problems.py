@@ -18,12 +18,14 @@ NOT_PUBMED = "file without PubMed records"
 TOO_LONG = "too long document"
 UNDECODABLE_LINE = "undecodable line"
 UNEXPANDED = "unexpanded entity"
+UNREAD_PART = "unreadable part of a text"
 UNREAD_TEXT = "document with its text under an unknown key"
 UNUSABLE_METADATA = "unusable metadata entry"
 UNUSABLE_ID = "unusable id"
 
 KEPT = (
     UNEXPANDED,
+    UNREAD_PART,
     UNREAD_TEXT,
     UNUSABLE_METADATA,
 )  # kinds of problems whose records are kept, without the unreadable part
@@ -33,6 +35,7 @@ _PLURALS = {
     NO_RECORDS: "files without records",
     NOT_PUBMED: "files without PubMed records",
     UNEXPANDED: "unexpanded entities",
+    UNREAD_PART: "unreadable parts of texts",
     UNREAD_TEXT: "documents with their text under an unknown key",
     UNUSABLE_METADATA: "unusable metadata entries",
 }

@@ -14,7 +14,9 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, Filter, years
 from rerank_plugin.base.records import Document
-from rerank_plugin.corpora.formats import jsonl
+from rerank_plugin.corpora.json_keys import TEXT_KEYS, TITLE_KEYS
+from rerank_plugin.corpora.json_objects import parse
+from rerank_plugin.corpora.json_texts import first_value, text_of
 from rerank_plugin.corpora.metadata import metadata_of
 from rerank_plugin.java.jvm import java_class, java_path, start_jvm
 from rerank_plugin.text.markup import without_markup
@@ -207,7 +209,7 @@ def stored_documents(
         record: dict = {}
         if raw is not None:
             with suppress(ValueError, RecursionError):  # other collections store raw in other formats
-                record = jsonl.parse(raw.encode())
+                record = parse(raw.encode())
         missing = {field for field in missing if field not in record and fields.get(field) is None}
         yield _document(id, record, raw, fields, title_field, text_field, folder)
     if missing and numbers is None:
@@ -219,12 +221,12 @@ def _document(
 ) -> Document:
     def value(field: str | None, keys: tuple[str, ...]) -> Any:
         if field is None:
-            return jsonl.first(record, keys)
+            return first_value(record, keys)
         return record.get(field, fields.get(field))
 
     # Contents repeat the title if there is a text beside them, even an empty one.
-    texts = tuple(key for key in jsonl.TEXT_KEYS if key != CONTENTS and key in record)
-    title, text = value(title_field, jsonl.TITLE_KEYS), value(text_field, texts or (CONTENTS,))
+    texts = tuple(key for key in TEXT_KEYS if key != CONTENTS and key in record)
+    title, text = value(title_field, TITLE_KEYS), value(text_field, texts or (CONTENTS,))
     if text is None and text_field is None and (title is None or not texts):
         text = record.get(CONTENTS) or fields.get(CONTENTS) or (None if record else raw)
     if text is None and title is None:
@@ -233,7 +235,7 @@ def _document(
             "texts, or build the Lucene index again with -storeRaw"
         )
     try:
-        title, text = without_markup(jsonl.text_of(title)), without_markup(jsonl.text_of(text))
+        title, text = without_markup(text_of(title)), without_markup(text_of(text))
         return Document(id, title, text, metadata_of(record)[0])
     except ValueError as error:
         raise InputError(f"{folder}: document {id}: {error}") from None

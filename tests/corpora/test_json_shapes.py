@@ -5,8 +5,7 @@ import json
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.corpora import Problems, Query, documents, queries
-from rerank_plugin.corpora.formats import jsonl
+from rerank_plugin.corpora import Problems, Query, documents, json_objects, queries
 
 RECORDS = [{"id": f"a{i}", "title": f"T[{i}]", "text": 'a "quoted" {text}, \\ and ]'} for i in range(3)]
 TEXTS = [(record["id"], record["title"], record["text"]) for record in RECORDS]
@@ -27,7 +26,7 @@ SHAPES = {
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("buffer", [7, 1 << 18])
 def test_shapes(put, monkeypatch, text, buffer):
-    monkeypatch.setattr(jsonl, "BUFFER", buffer)
+    monkeypatch.setattr(json_objects, "BUFFER", buffer)
     for name in ("a.json", "a.jsonl.gz", "unknown"):
         problems = Problems()
         assert [document[:3] for document in documents(put(name, "\ufeff \n" + text), problems)] == TEXTS
@@ -91,15 +90,16 @@ def test_keys_of_other_programs(put, record, expected):
 
 def test_a_text_under_an_unknown_key_is_named(put):
     records = [
-        {"id": "1", "title": "T", "fullText": "some words here", "source": "a b c d"},
+        {"id": "1", "title": "T", "text": [], "plot": "some words here", "source": "a b c d"},
         {"id": "2", "title": "T", "abstract": "", "affiliation": "a b c d", "other": "some words here"},
-        {"id": "3", "fulltext": "some words here"},
+        {"id": "3", "abstract": None, "plot": "some words here"},
+        {"id": "4", "title": "T", "abstract": None, "fullText": "some words", "plot": "some words here"},
     ]
     spec, problems = put("a.jsonl", "\n".join(map(json.dumps, records))), Problems()
-    assert [document.id for document in documents(spec, problems)] == ["1", "2"]
+    assert [document.id for document in documents(spec, problems)] == ["1", "2", "4"]
     assert problems.examples == {
-        "document with its text under an unknown key": [f"{spec}:1 (fullText)"],
-        "empty document": [f"{spec}:3, keys fulltext (3)"],
+        "document with its text under an unknown key": [f"{spec}:1 (plot)", f"{spec}:2 (other)"],
+        "empty document": [f"{spec}:3, keys plot (3)"],
     }
 
 
@@ -112,7 +112,7 @@ def test_a_text_under_an_unknown_key_is_named(put):
         *((date, "2015", 0) for date in (2015, 2015.0, "03/02/2015", "Winter 2015", "2015-2016")),
         ("15/03/2015", "2015-03-15", 0), ("03/15/2015", "2015-03-15", 0), ("3/2015", "2015-03", 0),
         ("2015-02-30", "2015-02", 1), ("2015-13-01", "2015", 1), ("0000-00-00", None, 1), ("soon", None, 1),
-        (1425254400, None, 1), ("", None, 0), ({"$date": "2015"}, None, 1), ([None], None, 1),
+        (1425254400, None, 1), ("", None, 0), ({"$date": "2015"}, None, 1), ([None], None, 0),
     ],
 )  # fmt: skip
 def test_dates(put, date, expected, counted):
@@ -187,16 +187,47 @@ def test_questions_of_bioasq(put, indent, wrapped):
         queries(f"{spec}:field=type")
 
 
+INDEX = {"content": [0], "of": [1, 5], "value": [2], "text": [3], "abstract": [4]}
+
+
 @pytest.mark.parametrize(
     "record, title, text",
     [
         ({"abstract": {"BACKGROUND": "Why we did it.", "METHODS:": ["How.", "Where."], "RESULTS": None}}, "",
          "BACKGROUND: Why we did it. METHODS: How. Where."),
         ({"abstract": [{"@Label": "AIM", "#text": "To know."}, "Bare."]}, "", "AIM: To know. Bare."),
-        ({"title": "T", "abstract_inverted_index": {"the": [1, 3], "of": [2], "end": [0]}}, "T", "end the of the"),
         ({"metadata": {"title": "Within"}, "abstract": [{"text": "Of CORD-19.", "section": "Abstract"}]}, "Within",
          "Of CORD-19."),
         ({"page_content": "Of LangChain.", "metadata": {"source": "a.pdf"}}, "", "Of LangChain."),
+        # a word or a label may have the name of a key of texts
+        ({"title": "T", "abstract": INDEX}, "T", "content of value text abstract of"),
+        ({"title": "T", "abstract_inverted_index": json.dumps(INDEX)}, "T", "content of value text abstract of"),
+        ({"abstract": {"abstract_inverted_index": INDEX}}, "", "content of value text abstract of"),
+        ({"IndexedAbstract": {"IndexLength": 6, "InvertedIndex": INDEX}}, "", "content of value text abstract of"),
+        ({"abstract": {"b": [10**15], "value": [0], "c": [], "d": None}}, "", "value b"),
+        ({"abstract": {"text": [0]}}, "", "text"),
+        ({"abstract": {"BACKGROUND": "Why.", "CONTENT": "None.", "SUMMARY": "All."}}, "",
+         "BACKGROUND: Why. CONTENT: None. SUMMARY: All."),
+        ({"abstract": {"SOURCE": "Medline.", "CONTENT": "Forty."}}, "", "SOURCE: Medline. CONTENT: Forty."),
+        ({"abstract": {"CONTENT": "A.", "VALUE": "B."}}, "", "CONTENT: A. VALUE: B."),
+        ({"abstract": {"OBJECTIVE": "Unknown.", "RESULTS": "None"}}, "", "OBJECTIVE: Unknown. RESULTS: None"),
+        ({"abstract": {"AbstractText": ["A", "B"], "CopyrightInformation": "(c) by the authors"}}, "", "A B"),
+        ({"abstract": {"text": "A b.", "sentences": ["A b."], "offset": 7, "lang": "en"}}, "", "A b."),
+        # a key without a text hides none
+        ({"title": [None], "question": "Q?", "text": " ", "abstract": {}, "summary": [{"text": None}], "AB": "A"}, "Q?",
+         "A"),
+        ({"title": "T", "abstract": None, "tldr": {"model": "m", "text": "Short."}}, "T", "Short."),
+        ({"title": "T", "abstract": "null", "full_text": "Full."}, "T", "Full."),
+        ({"title": "T", "abstract": {}, "pdf_json": {"paper_id": "x", "abstract": [], "body_text": [
+            {"text": "Body.", "section": "S", "cite_spans": [{"text": "[1]"}]}], "bib_entries": {"b": {"title": "N"}}}},
+         "T", "Body."),
+        # contents that begin with the title
+        *(({"title": "T of two words", "contents": f"T of two words{end}"}, "T of two words", "It is so.") for end in
+          (". It is so.", "\nIt is so.", " - It is so.", ": It is so.", " It is so.", " | It is so.")),
+        ({"title": "Is it?", "contents": "Is it? It is."}, "Is it?", "It is."),
+        ({"title": "T of two words", "contents": "T of two words is it."}, "T of two words", "T of two words is it."),
+        ({"title": "T", "contents": "T. Text", "content": "Text"}, "T", "Text"),
+        ({"title": "T", "abstract": "T. Text"}, "T", "T. Text"),
     ],
 )  # fmt: skip
 def test_objects_that_hold_texts(put, record, title, text):
@@ -211,3 +242,73 @@ def test_a_text_inside_an_unknown_object_is_told(put, inside):
     spec = put("a.jsonl", json.dumps({"id": "1", "title": "T", "sections": inside}))
     assert [document.abstract for document in documents(spec, problems)] == [""]
     assert problems.examples == {"document with its text under an unknown key": [f"{spec}:1 (sections)"]}
+
+
+def test_a_part_that_is_no_text_costs_itself_only(put):
+    records = [
+        {"id": "1", "title": "T", "abstract": ["A", True, {"x": 5}, "B"]},
+        {"id": "2", "title": "T", "text": 1e3},
+    ]
+    spec, problems = put("a.jsonl", "\n".join(map(json.dumps, records))), Problems()
+    assert [document.abstract for document in documents(spec, problems)] == ["A B", "1000.0"]
+    assert problems.examples == {"unreadable part of a text": [
+        f"{spec}:1 (expected a text, found bool)", f"{spec}:1 (expected a text, found an object of x)"]}  # fmt: skip
+    assert len(problems.summary(kept=True)) == 1
+
+
+@pytest.mark.parametrize(
+    "record, id",
+    [
+        ({"pmid": 31000001.0}, "31000001"), ({"_id": 3.1000001e7}, "31000001"), ({"id": "31000001.0"}, "31000001"),
+        ({"pmid": "7.0"}, "7"), ({"PMID": "3.1000001e7"}, "31000001"), ({"id": [], "docid": "nan", "pmid": 7}, "7"),
+        ({"id": "1.0"}, "1.0"), ({"id": "3e8"}, "3e8"), ({"doi": "10.1000/12345.0"}, "10.1000/12345.0"),
+        ({"id": "12345.10"}, "12345.10"),
+    ],
+)  # fmt: skip
+def test_whole_numbers_as_ids(put, record, id):
+    spec = put("a.jsonl", json.dumps({**record, "title": "T"}))
+    assert [document.id for document in documents(spec)] == [id]
+    assert "pmid" not in {key.lower() for key in record} or next(documents(spec)).metadata["url"].endswith(f"/{id}/")
+
+
+def hit(id, source):
+    return {"_index": "p", "_id": id, "_score": 1.0, "_source": source}
+
+
+RECORD = {"QUESTION": "Q?", "CONTEXTS": ["One.", "Two."], "LABELS": ["AIM", "RESULTS"], "YEAR": "2011"}
+
+
+@pytest.mark.parametrize(
+    "texts, expected",
+    [
+        ([{"took": 1, "hits": {"total": {"value": 1}, "hits": [hit("1", {"title": "T"}), hit("2", {"title": "U"})]}}],
+         {"1": "T", "2": "U"}),
+        ([hit("1", {"title": "T"}), hit("x", {"pmid": 2, "title": "U"}), hit("3", {"doi": "10.1000/x", "title": "V"})],
+         {"1": "T", "2": "U", "3": "V"}),
+        ([[hit("1", {"title": "T"})]], {"1": "T"}),
+        ([{"index": {"_index": "p", "_id": "1"}}, {"title": "T"}, {"create": {"_id": 2}}, {"title": "U"},
+          {"index": {}}, {"id": "3", "title": "V"}, {"update": {"_id": "4"}}, {"doc": {"title": "W"}}],
+         {"1": "T", "2": "U", "3": "V", "4": "W"}),
+        ([{"310": RECORD, "311": RECORD}], {"310": "Q?", "311": "Q?"}),
+        ([{"310": RECORD}, {"311": RECORD}], {"310": "Q?", "311": "Q?"}),
+        ([{"train": {"1": RECORD}, "test": {"2": RECORD}}], {"1": "Q?", "2": "Q?"}),
+        ([{"medqa": {"0000": RECORD}, "mmlu": {"0000": RECORD}}], {"medqa:0000": "Q?", "mmlu:0000": "Q?"}),
+        ([{"header": {"type": "esummary"}, "result": {"uids": ["1"], "1": {"uid": "1", "title": "T"}}}], {"1": "T"}),
+        ([{"status": "ok", "message": {"DOI": "10.1000/x", "title": ["T"]}}], {"10.1000/x": "T"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("indent", [None, 1])
+def test_records_inside_objects(put, monkeypatch, texts, expected, indent):
+    spec, problems = put("a.json", "\n".join(json.dumps(text, indent=indent) for text in texts)), Problems()
+    assert {document.id: document.title for document in documents(spec, problems)} == expected and not problems.total
+    if "310" in expected:
+        assert queries(spec) == [Query("310", "Q?"), Query("311", "Q?")]
+        monkeypatch.setattr(json_objects, "LONGEST", 160)  # one by one, if all are too long
+        monkeypatch.setattr(json_objects, "BUFFER", 50)
+        assert {document.id: document.title for document in documents(spec, problems)} == expected
+
+
+def test_a_source_with_unknown_keys_is_named(put):
+    problems = Problems()
+    assert not list(documents(put("a.jsonl", json.dumps(hit("1", {"plot": "some words here"}))), problems))
+    assert "keys plot" in problems.examples["empty document"][0]

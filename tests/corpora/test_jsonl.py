@@ -74,7 +74,8 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
         ('{"id": "4", "title": "\udce9"}', "bad JSON line"),  # a byte that is not UTF-8
         ('{"title": "no id"}', "missing id"),
         ('{"id": "6 6", "title": "x"}', "unusable id: '6 6'"),
-        ('{"id": 7.0, "title": "x"}', "unusable id: 7.0"),
+        ('{"id": 7.5, "title": "x"}', "unusable id: 7.5"),
+        ('{"id": 1e17, "title": "x"}', "unusable id: 1e+17"),
         ('{"id": true, "title": "x"}', "unusable id: True"),
         ('{"id": "8", "title": " ", "text": "\\n"}', "empty document: 8"),
         ("[" * 100_000, "bad JSON line"),
@@ -86,8 +87,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
                 "NaN": "NaN is not JSON: write null for a missing value",
                 "-Infinity": "-Infinity is not JSON: write null for a missing value",
                 "true": "expected a text, found bool",
-                '["One.", false]': "expected a text, found bool",
-                '{"en": "x"}': "expected an object with text or abstracttext or content or value, or labelled",
+                '{"x": [-1], "y": {}}': "expected a text, found an object of x, y",
                 "1e999": "expected a text, found float",
             }.items()
         ),

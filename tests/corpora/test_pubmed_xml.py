@@ -256,7 +256,8 @@ HEADINGS = """</Article><MedlineJournalInfo><MedlineTA>J Titles</MedlineTA></Med
 def test_metadata(only):
     """The date of the article online, as the issue has none; headings and journal stand beside the article."""
     always = {
-        "journal": "Journal of Titles", "retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/", "pmid_version": 1,
+        "journal": "Journal of Titles", "retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/",
+        "pmid_version": 1,
     }  # fmt: skip
     assert only() == Document("1", "A title.", "Words.", always)
     assert only(after=METADATA).metadata == {

@@ -29,6 +29,21 @@ def test_documents_and_queries_of_nfcorpus():
     assert queries(str(NFCORPUS))[0][:2] == ("PLAIN-3", "Breast Cancer Cells Feed on Cholesterol")
 
 
+def test_nfcorpus_as_inverted_indexes(tmp_path):
+    """In OpenAlex's form the texts are the same, whatever words they have."""
+    expected = list(documents(str(NFCORPUS)))
+    with open(tmp_path / "works.jsonl", "w") as file:
+        for document in expected:
+            index = {}
+            for position, word in enumerate(document.abstract.split(" ")):
+                index.setdefault(word, []).append(position)
+            work = {"id": document.id, "title": document.title, "abstract_inverted_index": index}
+            print(json.dumps(work), file=file)
+    problems = Problems()
+    read = list(documents(str(tmp_path / "works.jsonl"), problems))
+    assert [document[:3] for document in read] == [document[:3] for document in expected] and not problems.total
+
+
 @pytest.mark.parametrize(
     "split, of_queries, grades",
     [
