@@ -39,7 +39,8 @@ def first_value(record: dict, keys: Iterable[str]) -> object:
 def first_text(record: dict, keys: Iterable[str], unread: list[str]) -> tuple[str, str]:
     """The first text that is not blank under these keys, and its key; both "" if there is none."""
     for key in keys:
-        text = text_of(record[key], unread)
+        value = record[key]
+        text = value if type(value) is str and value[:1].isalnum() else text_of(value, unread)
         if not is_empty(text):
             return text, key
     return "", ""

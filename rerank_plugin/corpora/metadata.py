@@ -148,6 +148,8 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
 
 def is_empty(value: Any) -> bool:
     """Whether a value holds nothing: null, a blank string, one of `NOTHING`, or a list or an object of nothing else."""
+    if type(value) is str:  # nearly always, and fast
+        return not value or value.isspace() or value in NOTHING
     values = [value]
     while values:
         value = values.pop()
