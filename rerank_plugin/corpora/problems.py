@@ -15,6 +15,7 @@ MALFORMED_XML = "malformed XML"
 MISSING_ID = "missing id"
 NO_RECORDS = "file without records"
 NOT_PUBMED = "file without PubMed records"
+OTHER_ENCODING = "file of another encoding than UTF-8"
 TOO_LONG = "too long document"
 UNDECODABLE_LINE = "undecodable line"
 UNEXPANDED = "unexpanded entity"
@@ -24,6 +25,8 @@ UNUSABLE_METADATA = "unusable metadata entry"
 UNUSABLE_ID = "unusable id"
 
 KEPT = (
+    OTHER_ENCODING,
+    UNDECODABLE_LINE,
     UNEXPANDED,
     UNREAD_PART,
     UNREAD_TEXT,
@@ -34,6 +37,7 @@ _PLURALS = {
     MALFORMED_XML: MALFORMED_XML,
     NO_RECORDS: "files without records",
     NOT_PUBMED: "files without PubMed records",
+    OTHER_ENCODING: "files of other encodings than UTF-8",
     UNEXPANDED: "unexpanded entities",
     UNREAD_PART: "unreadable parts of texts",
     UNREAD_TEXT: "documents with their text under an unknown key",

@@ -209,8 +209,9 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
     notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
     date, unusable = _date(article)
     parents = citation, record.find("PubmedData"), record.find("PubmedBookData"), record
-    dois = (DOI.search(text) for path in DOIS for parent in parents
-            if parent is not None for text in _texts(parent.iterfind(path)))  # fmt: skip
+    elements = (element for path in DOIS for parent in parents if parent is not None
+                for element in parent.iterfind(path) if element.get("ValidYN") != "N")  # fmt: skip
+    dois = map(DOI.search, _texts(elements))
     metadata = {
         "date": date,
         "journal": next((text for path in JOURNALS for text in _texts(citation.iterfind(path))), ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any, NamedTuple
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.metadata import metadata_of
-from rerank_plugin.corpora.problems import UNDECODABLE_LINE, UNUSABLE_METADATA, Problems, usable
-from rerank_plugin.files.text_files import DAMAGED, beginning, byte_lines, damaged
+from rerank_plugin.corpora.problems import OTHER_ENCODING, UNDECODABLE_LINE, UNUSABLE_METADATA, Problems, usable
+from rerank_plugin.files.text_files import DAMAGED, byte_lines, damaged, rereadable
 
+UNDEFINED = b"\x81\x8d\x8f\x90\x9d"  # in Windows-1252
 NO_ABSTRACT = "Abstract available from the publisher."  # NLM's placeholder for another abstract
 
 
@@ -86,17 +86,31 @@ def numbered_lines(path: Path, problems: Problems) -> Iterator[tuple[str, bytes]
 def text_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str]]:
     """The place (``file:line``) and the text of each line, without white space at its end.
 
-    The beginning of a file decides whether it is UTF-8 or, as older exports are, Windows-1252. A line that is neither
-    is added to ``problems`` and is empty.
+    All lines of a file have one encoding: UTF-8 or, as older exports have, Windows-1252 or Latin-1, which is added to
+    ``problems``. A line of UTF-8 with other bytes is added, too; each of them becomes U+FFFD.
     """
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(beginning(path))
-        encoding = "utf-8"
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-    for where, line in numbered_lines(path, problems):
-        try:
-            yield where, line.decode(encoding).rstrip()
-        except UnicodeDecodeError as error:
-            problems.add(UNDECODABLE_LINE, f"{where} ({error})")
-            yield where, ""
+    with rereadable([path]):
+        if (encoding := _encoding(path)) != "utf-8":
+            problems.add(OTHER_ENCODING, f"{path} (read as {encoding})")
+        for where, line in numbered_lines(path, problems):
+            try:
+                yield where, line.decode(encoding).rstrip()
+            except UnicodeDecodeError as error:
+                problems.add(UNDECODABLE_LINE, f"{where} ({error})")
+                yield where, line.decode(encoding, errors="replace").rstrip()
+
+
+def _encoding(path: Path) -> str:
+    """The encoding of a file of text: UTF-8 if most of its lines that are not ASCII are."""
+    balance, bytes_of_others = 0, set[int]()  # lines of UTF-8 less others
+    for _, line in numbered_lines(path, Problems()):
+        if not line.isascii():
+            try:
+                line.decode()
+                balance += 1
+            except UnicodeDecodeError:
+                balance -= 1
+                bytes_of_others.update(line)
+    if balance >= 0:
+        return "utf-8"
+    return "cp1252" if bytes_of_others.isdisjoint(UNDEFINED) else "latin-1"

@@ -98,7 +98,7 @@ CASES = {
             "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J", "Roe, A"], "types": ["Journal Article"],
             "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001)}),
         Document("12", "Not closed: café", "Kept.", {"types": ["Conference paper"]}),
-    ], {"missing id": ["a.ris:20"]}),
+    ], {"missing id": ["a.ris:20"], "file of another encoding than UTF-8": ["a.ris (read as cp1252)"]}),
     "EndNote XML": ("a.xml", ENDNOTE, [
         Document("31000001", "Statins in vivo", "Pain.", {
             "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J."], "types": ["Journal Article"],
@@ -124,7 +124,8 @@ CASES = {
     "TREC": ("fr940104.0", TREC, [
         Document("FR94-1", "A & B", "Hello p < 3 x"), Document("2", "", "No element. café"),
         Document("4", "Four", "Text."),
-    ], {"document without </DOC>": ["fr940104.0:8"]}),
+    ], {"document without </DOC>": ["fr940104.0:8"],
+         "file of another encoding than UTF-8": ["fr940104.0 (read as cp1252)"]}),
 }  # fmt: skip
 
 

@@ -61,10 +61,23 @@ def test_a_placeholder_is_no_abstract_and_a_tab_goes_on_with_a_field(put):
 
 def test_lines_that_cannot_be_read_are_counted(put):
     problems = Problems()
-    spec = put("a.nbib", "PMID- 1\nTI  - One\nnonsense\n\nTI  - no id\n\nPMID- 2\nTI  - \udce9\nAB  - Two\n")
+    first = "PMID- 1\nTI  - One\nnonsense\n      of no field\nAB  - \udce9t\u00e9\n"
+    spec = put("a.nbib", f"{first}\nTI  - no id\n\nPMID- 2\nTI  - é\n")
     assert list(documents(spec, problems)) == [
-        Document("1", "One", "", {"retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/"}),
-        Document("2", "", "Two", {"retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/2/"}),
+        Document("1", "One", "\ufffdt\u00e9", {"retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/"}),
+        Document("2", "é", "", {"retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/2/"}),
     ]
-    assert problems.counts == {"bad line of MEDLINE text": 2, "missing id": 1}
+    assert problems.counts == {"bad line of MEDLINE text": 1, "undecodable line": 1, "missing id": 1}
     assert problems.examples["bad line of MEDLINE text"][0].startswith(f"{spec}:3 ")
+
+
+@pytest.mark.parametrize("encoding, byte", [("cp1252", "’"), ("latin-1", "\x81")])
+def test_a_file_has_one_encoding(tmp_path, encoding, byte):
+    text = f"PMID- 1\nTI  - Dry eyes\nAB  - Sjögren{byte} patients of\n      any age.\nAU  - Müller J\n"
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    problems = Problems()
+    [document] = documents(str(tmp_path / "a.txt"), problems)
+    assert document[:3] == ("1", "Dry eyes", f"Sjögren{byte} patients of any age.")
+    assert document.metadata["authors"] == ["Müller J"]
+    place = f"{tmp_path / 'a.txt'} (read as {encoding})"
+    assert problems.examples == {"file of another encoding than UTF-8": [place]}

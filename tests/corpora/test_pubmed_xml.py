@@ -349,7 +349,11 @@ def test_doi_and_keywords(only, put):
     words = "</Article><KeywordList><Keyword>nets</Keyword><Keyword>malaria</Keyword></KeywordList><Article>"
     metadata = only(after=located + words).metadata
     assert (metadata["doi"], metadata["keywords"]) == ("10.1000/x.1", ["nets", "malaria"])
-    listed = '<ArticleId IdType="doi">10.1000/x.2</ArticleId></ArticleIdList><ReferenceList><ArticleIdList>'
+    invalid = '<ELocationID EIdType="doi" ValidYN="N">10.1000/bad</ELocationID>'
+    assert only(after=f"{invalid}{located}").metadata["doi"] == "10.1000/x.1"
+    assert "doi" not in only(after=invalid).metadata
+    listed = '<ArticleId IdType="doi" ValidYN="N">10.1000/bad</ArticleId>'
+    listed += '<ArticleId IdType="doi">10.1000/x.2</ArticleId></ArticleIdList><ReferenceList><ArticleIdList>'
     listed += '<ArticleId IdType="doi">10.1000/cited</ArticleId></ArticleIdList></ReferenceList>'
     [document] = documents(put("b.xml", xml(article("1").replace("</ArticleIdList>", listed))))
     assert document.metadata["doi"] == "10.1000/x.2"

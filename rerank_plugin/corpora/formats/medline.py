@@ -17,7 +17,7 @@ from typing import Any
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.problems import Problems
-from rerank_plugin.corpora.records import NO_ABSTRACT, Record, numbered_lines, usable_documents
+from rerank_plugin.corpora.records import NO_ABSTRACT, Record, text_lines, usable_documents
 from rerank_plugin.corpora.register import CORPUS, Format, register
 from rerank_plugin.text.markup import without_brackets
 
@@ -40,12 +40,7 @@ def _records(paths: Iterable[Path], problems: Problems) -> Iterator[tuple[str, R
     for path in paths:
         fields: Fields = {}
         place, tag = "", ""
-        for where, data in numbered_lines(path, problems):
-            try:
-                line = data.decode().rstrip()
-            except UnicodeDecodeError as error:
-                problems.add(BAD_LINE, f"{where} ({error})")
-                continue
+        for where, line in text_lines(path, problems):
             field = _FIELD.fullmatch(line)
             if fields and (not line or field and field[1] == "PMID"):
                 yield place, _record(fields)
@@ -54,8 +49,10 @@ def _records(paths: Iterable[Path], problems: Problems) -> Iterator[tuple[str, R
                 place, tag = where if not fields else place, field[1]
                 fields.setdefault(tag, []).append(field[2])
             elif line and fields and line[0] in " \t":
-                fields[tag][-1] += f" {line.strip()}"
+                if tag:
+                    fields[tag][-1] += f" {line.strip()}"
             elif line:
+                tag = ""  # further lines are its own
                 problems.add(BAD_LINE, f"{where} ({line[:40]!r}: expected a tag, a hyphen and a text)")
         if fields:
             yield place, _record(fields)
