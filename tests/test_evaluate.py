@@ -55,7 +55,7 @@ def test_results_go_to_stdout_and_reports_to_stderr(folder):
     # bad.run: q1 (1/2)/2 and 1/2, q2 1/2 and 1/2, q3 missing
     assert result["runs"]["bad.run"] == pytest.approx({"AP": 0.25, "RR@10": 1 / 3})
     assert result["tests"]["baseline"] == "bad.run" and list(result["tests"]["runs"]) == ["good.run"]
-    assert result["reported"]["bad.run"] == {"missing": ["q3"], "unjudged": ["q9"]}
+    assert result["reported"]["bad.run"] == {"missing": ["q3"], "unjudged": ["q9"], "unmatched": []}
     assert err.splitlines() == [
         "bad.run: 1 of 3 judged queries are missing and count as 0: q3",
         "bad.run: 1 queries without judgments are left out: q9",

@@ -22,6 +22,8 @@ class Evaluation:
     summaries: dict[str, dict[str, float]]  # by run and measure, the mean over all judged queries, or the sum of counts
     missing: dict[str, list[str]]  # by run, the judged queries that it lacks; they count as queries without hits
     unjudged: dict[str, list[str]]  # by run, its queries without judgments; they are left out
+    # By run, the judged queries without a judged document among their hits, each with a hit and a judged document.
+    unmatched: dict[str, dict[str, tuple[str, str]]]
     baseline: str | None  # the run to compare the others with, if any
     comparisons: dict[str, dict[str, Comparison]]  # by run and measure, without the baseline
     agreements: dict[str, Agreement]  # by run, its agreement with the baseline; empty if not requested
@@ -51,6 +53,7 @@ def evaluate(
     values: dict[str, Values] = {}
     missing: dict[str, list[str]] = {}
     unjudged: dict[str, list[str]] = {}
+    unmatched: dict[str, dict[str, tuple[str, str]]] = {}
     for name, run in runs.items():
         missing[name] = [query for query in evaluator.queries if query not in run]
         unjudged[name] = [query for query in run if query not in judged]
@@ -59,6 +62,7 @@ def evaluate(
                 f"{name}: none of its {len(run)} queries ({unjudged[name][0]}, ...) is judged "
                 f"({evaluator.queries[0]}, ...): run and judgments belong to different queries"
             )
+        unmatched[name] = _unmatched(run, evaluator.judgments)
         _check_documents(name, run, evaluator.judgments)
         values[name] = evaluator.values(run)
     return Evaluation(
@@ -68,12 +72,22 @@ def evaluate(
         summaries={name: evaluator.summary(of_run) for name, of_run in values.items()},
         missing=missing,
         unjudged=unjudged,
+        unmatched=unmatched,
         baseline=baseline,
         comparisons=compare(values, baseline) if baseline is not None else {},
         agreements={name: agreement(run, runs[baseline]) for name, run in runs.items() if name != baseline}
         if agreements and baseline is not None
         else {},
     )
+
+
+def _unmatched(run: Mapping[str, RankedList], judgments: Judgments) -> dict[str, tuple[str, str]]:
+    """The judged queries whose hits include none of their judged documents, each with its first hit and judgment."""
+    return {
+        query: (run[query].doc_ids[0], next(iter(judged)))
+        for query, judged in judgments.items()
+        if query in run and len(run[query].doc_ids) and judged.keys().isdisjoint(run[query].doc_ids)
+    }
 
 
 def _check_documents(name: str, run: Mapping[str, RankedList], judgments: Judgments) -> None:

@@ -81,7 +81,12 @@ def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False)
             for run, agreed in evaluation.agreements.items()
         }
     result["reported"] = {
-        run: {"missing": evaluation.missing[run], "unjudged": evaluation.unjudged[run]} for run in evaluation.summaries
+        run: {
+            "missing": evaluation.missing[run],
+            "unjudged": evaluation.unjudged[run],
+            "unmatched": list(evaluation.unmatched[run]),
+        }
+        for run in evaluation.summaries
     }
     if per_query:
         result["per_query"] = {
@@ -99,6 +104,13 @@ def warnings(evaluation: Evaluation) -> Iterator[str]:
             yield f"{run}: {count} are missing and count as 0: {_first(missing)}"
         if unjudged := evaluation.unjudged[run]:
             yield f"{run}: {len(unjudged)} queries without judgments are left out: {_first(unjudged)}"
+        if unmatched := evaluation.unmatched[run]:
+            queries = [f"{query} (hit {hit}, judged {judged})" for query, (hit, judged) in unmatched.items()]
+            count = f"{len(queries)} of {len(evaluation.queries)} judged queries"
+            yield (
+                f"{run}: {count} have hits, but none that is judged for them: {_first(queries)}; if run and judgments "
+                "name documents differently, name them alike"
+            )
 
 
 def _first(names: list[str]) -> str:

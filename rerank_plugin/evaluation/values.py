@@ -94,14 +94,14 @@ class Evaluator:
     def _readable_judgments(self, name: str, measure) -> Judgments:
         """Judgments that a provider can read: unchanged if possible, otherwise binary."""
         if not self._unusual:
-            return self.judgments
+            return _without_crash(self.judgments)
         level = _lowest_relevant(measure)
         if level is None:
             raise InputError(
                 f"{self._unusual}, which {name} cannot take: give whole grades up to {HIGHEST_GRADE:,}, or measure "
                 "nDCG@k, NDCG.k, ERR@k, AP, P@k or another binary measure"
             )
-        return {query: _binary(judged, level) for query, judged in self.judgments.items()}
+        return _without_crash({query: _binary(judged, level) for query, judged in self.judgments.items()})
 
 
 def _lowest_relevant(measure) -> int | None:
@@ -116,9 +116,19 @@ def _unusual_grade(judgments: Judgments) -> str:
     """The first grade that is not whole or exceeds the limit of trec_eval, in words; "" if there is none."""
     for query, judged in judgments.items():
         for document, grade in judged.items():
-            if not isinstance(grade, (int, np.integer)) or grade > HIGHEST_GRADE:
+            if not isinstance(grade, (int, np.integer)) or abs(grade) > HIGHEST_GRADE:
                 return f"query {query}, document {document}: the grade is {grade}"
     return ""
+
+
+def _without_crash(judgments: Judgments) -> Judgments:
+    """Judgments with 0 for the grades of queries that have negative ones only, for which trec_eval ends the process.
+
+    No measure has another value then: no document of these queries is relevant.
+    """
+    return {
+        query: judged if max(judged.values()) >= 0 else dict.fromkeys(judged, 0) for query, judged in judgments.items()
+    }
 
 
 def _binary(judged: Mapping[str, float], level: int) -> dict[str, float]:

@@ -100,15 +100,20 @@ def test_json_without_a_baseline_and_with_queries():
 
 def test_missing_and_unjudged_queries_are_reported():
     run = {"q9": ranked("a"), **{query: FIRST[query] for query in list(FIRST)[:4]}}
-    evaluation = evaluate(JUDGMENTS, {"some": run, "all": FIRST}, ["AP"])
+    first, *_ = judged = list(JUDGMENTS["q0"])
+    renamed = {**FIRST, "q0": ranked(*(f"PMID:{id}" for id in judged)), "q1": ranked()}
+    evaluation = evaluate(JUDGMENTS, {"some": run, "all": FIRST, "renamed": renamed}, ["AP"])
     assert evaluation.summaries["some"]["AP"] == pytest.approx(4 / 6)
     assert json.loads(text_of(evaluation, "json"))["reported"] == {
-        "some": {"missing": ["q4", "q5"], "unjudged": ["q9"]},
-        "all": {"missing": [], "unjudged": []},
+        "some": {"missing": ["q4", "q5"], "unjudged": ["q9"], "unmatched": []},
+        "all": {"missing": [], "unjudged": [], "unmatched": []},
+        "renamed": {"missing": [], "unjudged": [], "unmatched": ["q0"]},
     }
     assert list(report.warnings(evaluation)) == [
         "some: 2 of 6 judged queries are missing and count as 0: q4, q5",
         "some: 1 queries without judgments are left out: q9",
+        f"renamed: 1 of 6 judged queries have hits, but none that is judged for them: q0 (hit PMID:{first}, judged "
+        f"{first}); if run and judgments name documents differently, name them alike",
     ]
 
 

@@ -118,6 +118,15 @@ def test_a_query_without_judged_documents_is_not_judged_and_one_without_relevant
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("grades", [{"a": -1}, {"a": -2}, {"x": -7, "a": -1}, {"a": -2.5}, {"a": -(10**30)}])
+def test_a_query_with_negative_grades_only_has_no_relevant_document(grades):
+    """trec_eval ends the process by a signal."""
+    run, judgments = {"q": ranked("a", "b"), "q1": RUN["q1"]}, {"q": grades, "q1": JUDGMENTS["q1"]}
+    for name in ["nDCG@10", "AP", "RR@10", "P@5", "R@500", "Bpref", "infAP", "IPrec@0.1", "NDCG.20", "ERR@5", "Rprec"]:
+        values = Evaluator(judgments, [name]).values(run)[name]
+        assert values.tolist() == [0, Evaluator({"q1": judgments["q1"]}, [name]).values(run)[name][0]], name
+
+
 def test_gains_stay_with_their_measure():
     """In one evaluator of ir-measures they can end up in plain nDCG as well."""
     names = ["nDCG(gains={1:9,2:1})@10", "nDCG@10", "nDCG(gains={1:1,2:50})@10"]

@@ -107,7 +107,7 @@ def test_a_subset_from_a_file(folder, printed, result):
     (folder / "ids").write_text("q3\nq1\n")
     found = result("bad.run --measures AP --subset ids")
     assert found["queries"] == 2 and found["runs"] == {"bad.run": {"AP": 0.125}}
-    assert found["reported"] == {"bad.run": {"missing": ["q3"], "unjudged": ["q9"]}}  # q2 is neither
+    assert found["reported"] == {"bad.run": {"missing": ["q3"], "unjudged": ["q9"], "unmatched": []}}
     assert printed("bad.run --measures AP --subset ids")[1][0] == "subset ids: 2 of 3 judged queries"
 
 
