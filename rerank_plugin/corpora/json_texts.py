@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from rerank_plugin.corpora.metadata import folded_key, is_empty
 
 ABSTRACTS = "abstract abstracttext articleabstract abstractinvertedindex invertedindex bodytext fulltext".split()
-TEXTS = "text content contents value p paragraph paragraphs sentences".split()  # and "#text" of xmltodict
+TEXTS = "text content contents value p paragraph paragraphs sentences sections".split()  # and "#text" of xmltodict
 LABELS = ("label", "heading", "nlmcategory")
 ATTRIBUTES = frozenset(
     "label heading nlmcategory category section sectiontitle sectype title name type kind model lang language xmllang "

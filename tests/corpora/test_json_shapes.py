@@ -212,6 +212,7 @@ INDEX = {"content": [0], "of": [1, 5], "value": [2], "text": [3], "abstract": [4
         ({"abstract": {"CONTENT": "A.", "VALUE": "B."}}, "", "CONTENT: A. VALUE: B."),
         ({"abstract": {"OBJECTIVE": "Unknown.", "RESULTS": "None"}}, "", "OBJECTIVE: Unknown. RESULTS: None"),
         ({"abstract": {"AbstractText": ["A", "B"], "CopyrightInformation": "(c) by the authors"}}, "", "A B"),
+        ({"full_text": {"sections": [{"heading": "AIM", "text": "A b."}, {"text": "C."}]}}, "", "AIM: A b. C."),
         ({"abstract": {"text": "A b.", "sentences": ["A b."], "offset": 7, "lang": "en"}}, "", "A b."),
         # a key without a text hides none
         ({"title": [None], "question": "Q?", "text": " ", "abstract": {}, "summary": [{"text": None}], "AB": "A"}, "Q?",

@@ -17,7 +17,6 @@ This is the hot path of indexing: a line costs a few look-ups besides the parsin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
@@ -101,7 +100,7 @@ def queries(
 def _is_text(value: object) -> bool:
     """Whether a value looks like a text: some words."""
     if isinstance(value, (list, dict)):
-        return any(map(_is_text, islice(value.values() if isinstance(value, dict) else value, 3)))
+        return any(map(_is_text, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and len(value.split(None, 3)) > 2
 
 
