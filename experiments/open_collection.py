@@ -34,7 +34,7 @@ from scipy.sparse.csgraph import connected_components
 from rerank_plugin import InputError
 from rerank_plugin import options as commandline
 from rerank_plugin.corpora import documents, queries_and_judgments
-from rerank_plugin.corpora.formats.jsonl import parse
+from rerank_plugin.corpora.json_objects import parse
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.text_files import byte_lines
 from rerank_plugin.text.stop_words import STOP_WORDS

@@ -162,6 +162,15 @@ def queries(path: Path, selected: Sequence[tuple[str, str]] = ()) -> list[Query]
     return matching
 
 
+def folder_queries(folder: Path) -> list[Query]:
+    """The queries of a folder whose files hold a part each, by their names; none if there are no such files."""
+    records: list[tuple[str, str, str]] = []
+    for path in sorted(path for path in _files(folder) if path.is_file() and path.name[0] != "."):
+        if (format := format_of(path, QUERIES)) is not None and format.folders:
+            records += format.reader.queries(path)
+    return checked(records)
+
+
 def checked(records: Iterable[tuple[str, str, str]]) -> list[Query]:
     """The queries of (where, id, text) records; an unusable or repeated id is an InputError."""
     seen: dict[str, str] = {}

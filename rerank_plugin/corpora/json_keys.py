@@ -16,9 +16,9 @@ QUERY_TEXT_KEYS = ("text", "query", "title")
 ALIASES = {
     ID_KEYS: "id docid docno documentid pmid pubmedid articleid paperid corduid corpusid pmcid doi",
     TITLE_KEYS: "title articletitle documenttitle papertitle question ti displayname",
-    TEXT_KEYS: "text abstract abstracttext articleabstract ab abstractinvertedindex indexedabstract summary body "
-    "passage paragraphs contexts context tldr bodytext articlebody fulltext pdfjson pmcjson pdfparse answer longanswer "
-    "content contents pagecontent",
+    TEXT_KEYS: "text abstract abstracttext articleabstract abstractnote ab abstractinvertedindex indexedabstract "
+    "summary body passage paragraphs contexts context tldr bodytext articlebody fulltext pdfjson pmcjson pdfparse "
+    "answer longanswer content contents pagecontent",
     QUERY_ID_KEYS: "id qid queryid topicid questionid number",
     QUERY_TEXT_KEYS: "text query title body question",
 }
@@ -26,6 +26,8 @@ NO_TEXT = frozenset(
     "metadata affiliation affiliations citation citations copyright country license publisher references "
     "source vernaculartitle".split()
 )  # keys of values that are no text of a document
+
+FORMATS = ("passages", "protocolSection")  # keys of objects of BioC and of ClinicalTrials.gov
 
 
 class Keys(NamedTuple):
@@ -35,6 +37,7 @@ class Keys(NamedTuple):
     title: list[str]
     text: list[str]
     unknown: list[str]
+    format: str | None  # one of `FORMATS`, for a record without a text of its own
 
 
 @lru_cache(maxsize=1024)
@@ -43,7 +46,8 @@ def keys_of(keys: tuple[str, ...]) -> Keys:
     ids, titles, texts = by_use = [present(keys, known) for known in (ID_KEYS, TITLE_KEYS, TEXT_KEYS)]
     others = NO_TEXT.union(*(names.split() for names in KEYS.values()))
     unknown = [key for key in keys if folded_key(key) not in others and not any(key in use for use in by_use)]
-    return Keys(ids, titles, texts, unknown)
+    format = next((key for key in FORMATS if key in keys and not texts), None)
+    return Keys(ids, titles, texts, unknown, format)
 
 
 @lru_cache(maxsize=1024)

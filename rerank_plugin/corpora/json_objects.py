@@ -118,7 +118,7 @@ def _with_ids(ids: dict, record: dict) -> dict:
 
 def _has_text(record: dict) -> bool:
     keys = keys_of(tuple(record))
-    return bool(keys.title or keys.text)
+    return bool(keys.title or keys.text or keys.format)
 
 
 def _has_record(record: dict) -> bool:

@@ -22,12 +22,13 @@ KEYS = {
     "date": "date pubdate publicationdate publisheddate datepublished published publishtime firstpublicationdate "
     "articledate dp",
     "year": "year pubyear publicationyear",
-    "journal": "journal journaltitle journalname medlineta ta jt isoabbreviation journalinfo",
+    "journal": "journal journaltitle journalname medlineta ta jt isoabbreviation journalinfo journalbook "
+    "sourcetitle publicationtitle",
     "authors": "authors author authorlist authornames authorstring au",
     "mesh": "mesh meshterms meshheadings meshheadinglist meshmajor mh",
-    "types": "types publicationtypes publicationtype pubtypes pubtype pubtypelist pt",
-    "languages": "languages language lang la",
-    "keywords": "keywords keyword keywordlist ot",
+    "types": "types publicationtypes publicationtype pubtypes pubtype pubtypelist pt documenttype itemtype",
+    "languages": "languages language lang la languageoforiginaldocument",
+    "keywords": "keywords keyword keywordlist ot authorkeywords",
     "retracted": "retracted isretracted",
     "doi": "doi",
     "url": "url",
@@ -37,7 +38,7 @@ KEYS = {
 PARTS = ("fullname", "name", "collectivename", "descriptorname", "term", "text", "title")  # of an object in a list
 SURNAMES, GIVEN = ("lastname", "last", "family", "surname"), ("initials", "firstname", "first", "given", "forename")
 SEPARATED = re.compile(r"\s*;\s*")
-INITIALS = re.compile(" [A-Z]{1,4}$")
+INITIALS = re.compile(r" (?:[A-Z]\.?-?){1,4}$")
 UNIQUE_ID = re.compile(r"[A-Z]\d{6,9}:")  # of a MeSH term, as pubmed_parser writes it before the name
 _FLOAT, _LONG_FLOAT = re.compile(r"\d+\.\d*(e\+?\d{1,2})?|\d+e\+?\d{1,2}", re.I), re.compile(r"\d{4,15}\.0+")
 PMID, DOI = re.compile("[1-9][0-9]{0,8}"), re.compile(r"10\.[0-9]{4,9}/\S+")
@@ -207,6 +208,7 @@ def pubmed_address(pmid: str) -> str | None:
 def _value(name: str, value: Any) -> Any:
     """The value in the form of its entry; a ValueError if it is invalid."""
     if name == "retracted":
+        value = {"true": True, "false": False}.get(str(value).lower(), value)
         if not isinstance(value, bool):
             raise ValueError
         return value

@@ -83,8 +83,8 @@ def numbered_lines(path: Path, problems: Problems) -> Iterator[tuple[str, bytes]
         problems.add(damaged(path), f"{name}:{number + 1} ({error})")
 
 
-def text_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str]]:
-    """The place (``file:line``) and the text of each line, without white space at its end.
+def text_lines(path: Path, problems: Problems, ends: str | None = None) -> Iterator[tuple[str, str]]:
+    """The place (``file:line``) and the text of each line, without white space (or ``ends``) at its end.
 
     All lines of a file have one encoding: UTF-8 or, as older exports have, Windows-1252 or Latin-1, which is added to
     ``problems``. A line of UTF-8 with other bytes is added, too; each of them becomes U+FFFD.
@@ -94,10 +94,10 @@ def text_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str]]:
             problems.add(OTHER_ENCODING, f"{path} (read as {encoding})")
         for where, line in numbered_lines(path, problems):
             try:
-                yield where, line.decode(encoding).rstrip()
+                yield where, line.decode(encoding).rstrip(ends)
             except UnicodeDecodeError as error:
                 problems.add(UNDECODABLE_LINE, f"{where} ({error})")
-                yield where, line.decode(encoding, errors="replace").rstrip()
+                yield where, line.decode(encoding, errors="replace").rstrip(ends)
 
 
 def _encoding(path: Path) -> str:

@@ -49,6 +49,7 @@ class Format:
             matches line feeds, too. Without one, the suffix decides.
         default: whether files of queries or judgments in no other format are in this one.
         subfolders: whether subfolders may hold the documents of a folder.
+        folders: whether files of queries are known by their content in a folder, of which each holds a part.
         selectable: whether queries can be selected by keys and values, as in ``file:key=value``.
         has_fields: whether a query has several texts, of which ``file:field=name`` chooses.
     """
@@ -60,6 +61,7 @@ class Format:
     begins: str = ""
     default: bool = False
     subfolders: bool = False
+    folders: bool = False
     selectable: bool = False
     has_fields: bool = False
 

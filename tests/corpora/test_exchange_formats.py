@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from rerank_plugin.corpora import Document, Problems, documents
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.corpora import Document, Problems, documents, judgments, queries
 
 PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/".format
 RIS = """\
@@ -92,7 +93,68 @@ TREC = """\
 <DOC><DOCNO>2</DOCNO>No element. caf\udce9</DOC><DOC>
 <DOCNO>3</DOCNO>
 <doc><DOCNO>4</DOCNO><TITLE>Four</TITLE><ABSTRACT>Text.</ABSTRACT></doc>"""
+CORD19 = """\
+﻿cord_uid,sha,source_x,title,doi,pubmed_id,abstract,publish_time,authors,journal,is_retracted
+ug7v899j,d1,PMC,Clinical features,10.1186/x1,11472636.0,"OBJECTIVE: One, ""two"",
+
+three.",2001-07-04,"Doe, Jane; Roe, Al",BMC,False
+x1,,,Too few columns
+x2,,,"A quote without an end,10.1186/x2,5,Lost.,2001,,,
+x3,,,Third,,,,,,,
+x4,,,,,,,,,,
+"""
+SCOPUS = """\
+"Authors";"Title";"Year";"Source title";"DOI";"Abstract";"Author Keywords";"Document Type";"PubMed ID";"EID"
+"Doe J.A., Roe A.";"Statins";"2019";"Test J";"10.1000/x1";"Pain.";"pain; statin";"Article";"";"2-s2.0-85"
+"""
+PUBMED_CSV = """\
+PMID,Title,Authors,Citation,First Author,Journal/Book,Publication Year,Create Date,PMCID,NIHMS ID,DOI
+31000001,Statins,"Doe JA, Roe A.",Test J. 2019,Doe JA,Test J,2019,2019/03/02,PMC1,,10.1000/x1
+"""
+PUBTATOR3 = """{"PubTator3": [
+{"_id": "31000001|None", "id": "31000001", "pmid": 31000001, "date": "2019-03-02T00:00:00Z",
+"passages": [{"infons": {"type": "title"}, "text": "Statins", "annotations": [{"text": "S"}]},
+{"infons": {"type": "abstract"}, "text": "Pain."}]},
+{"id": "7", "passages": [{"infons": {"section_type": "TITLE", "article-id_pmid": "8", "year": "2018",
+"name_0": "surname:Doe;given-names:Jane"}, "text": "Full"}, {"infons": {"section_type": "INTRO", "type": "title"},
+"text": "Intro"}, {"infons": {"section_type": "REF", "type": "abstract"}, "text": "Cited"}]},
+{"id": "9", "passages": "none"}]}"""
+STUDIES = """{"studies": [{"protocolSection": {"identificationModule": {"nctId": "NCT00000001",
+"briefTitle": "Statins in pain", "secondaryIdInfos": [{"id": "x", "type": "y"}]}, "statusModule":
+{"studyFirstPostDateStruct": {"date": "2019-03-02"}}, "descriptionModule": {"briefSummary": "We test."},
+"conditionsModule": {"conditions": ["Pain", "Ache"], "keywords": ["statin"]}, "armsInterventionsModule":
+{"interventions": [{"type": "DRUG", "name": "Simvastatin"}]}, "designModule": {"studyType": "Interventional"}},
+"derivedSection": {"conditionBrowseModule": {"meshes": [{"id": "D1", "term": "Pain"}]}}}], "nextPageToken": "x"}"""
+STUDY = Document(
+    "NCT00000001", "Statins in pain", "We test. CONDITIONS: Pain, Ache. INTERVENTIONS: Simvastatin.", {
+        "date": "2019-03-02", "types": ["Interventional"], "keywords": ["statin"], "mesh": ["Pain"],
+        "url": "https://clinicaltrials.gov/study/NCT00000001"},
+)  # fmt: skip
 CASES = {
+    "CSV of CORD-19, damaged": ("a.csv", CORD19, [
+        Document("11472636", "Clinical features", 'OBJECTIVE: One, "two",\n\nthree.', {
+            "date": "2001-07-04", "journal": "BMC", "authors": ["Doe, Jane", "Roe, Al"], "retracted": False,
+            "doi": "10.1186/x1", "url": PUBMED(11472636)}),
+        Document("x3", "Third", ""),
+    ], {"bad CSV row": ["a.csv:5 (4 columns, where the header has 11)", "a.csv:6 (a quote does not end)"],
+        "empty document": ["a.csv:8 (x4)"]}),
+    "CSV of Scopus": ("a.csv", SCOPUS, [
+        Document("2-s2.0-85", "Statins", "Pain.", {
+            "date": "2019", "journal": "Test J", "authors": ["Doe J.A.", "Roe A"], "keywords": ["pain", "statin"],
+            "types": ["Article"], "doi": "10.1000/x1", "url": "https://doi.org/10.1000/x1"}),
+    ], {}),
+    "CSV of PubMed": ("a.csv", PUBMED_CSV, [
+        Document("31000001", "Statins", "", {
+            "date": "2019", "journal": "Test J", "authors": ["Doe JA", "Roe A"], "doi": "10.1000/x1",
+            "url": PUBMED(31000001)}),
+    ], {}),
+    "TSV with a header": ("a.tsv", "record_id\ttitle\tabstract\tlabel_included\n1\tOne\t\t0\n2\t\tTwo\t\n", [
+        Document("1", "One", ""), Document("2", "", "Two")], {}),
+    "BioC JSON": ("a.json", PUBTATOR3, [
+        Document("31000001", "Statins", "Pain.", {"date": "2019-03-02", "url": PUBMED(31000001)}),
+        Document("8", "Full", "Intro", {"date": "2018", "authors": ["Doe J"], "url": PUBMED(8)}),
+    ], {"bad JSON line": ["a.json:1 (passages: expected a list of objects)"]}),
+    "ClinicalTrials.gov JSON": ("a.json", STUDIES, [STUDY], {}),
     "RIS": ("a.ris", RIS, [
         Document("31000001", "Statins and muscle pain", "Pain was frequent.", {
             "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J", "Roe, A"], "types": ["Journal Article"],
@@ -112,11 +174,7 @@ CASES = {
             "url": "https://doi.org/10.1000/x1"}),
     ], {}),
     "BioC XML": ("a.xml", BIOC, [Document("5", "Statins", "One. Two."), Document("6", "First", "Second.")], {}),
-    "ClinicalTrials.gov XML": ("a.xml", TRIAL, [
-        Document("NCT00000001", "Statins in pain", "We test. CONDITIONS: Pain, Ache. INTERVENTIONS: Simvastatin.", {
-            "date": "2019-03-02", "types": ["Interventional"], "keywords": ["statin"], "mesh": ["Pain"],
-            "url": "https://clinicaltrials.gov/study/NCT00000001"}),
-    ], {}),
+    "ClinicalTrials.gov XML": ("a.xml", TRIAL, [STUDY], {}),
     "PubTator": ("a.txt", PUBTATOR, [
         Document("31000001", "Statins | pain", "Pain was frequent.", {"url": PUBMED(31000001)}),
         Document("2", "Two", "", {"url": PUBMED(2)}), Document("3", "Three", "", {"url": PUBMED(3)}),
@@ -142,3 +200,68 @@ def test_documents_metadata_and_problems(tmp_path, name, text, expected, counted
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x").write_bytes(gzip.compress(text.encode(errors="surrogateescape")))
     assert [*documents(str(tmp_path / "folder"), Problems())] == expected
+
+
+def test_a_csv_without_texts_is_one_error(put):
+    with pytest.raises(InputError, match=r"a.csv:1: no column of a title or an abstract among id, name: rename one"):
+        list(documents(put("a.csv", "id,name\n1,x\n")))
+
+
+@pytest.mark.parametrize(
+    "name, text, spec, expected",
+    [
+        ("q.csv", 'qid,query\n1,"a, ""b"""\n2,c\n', "", [("1", 'a, "b"'), ("2", "c")]),
+        ("q.csv", "Topic ID;Title;Description\n1;a;b\n", ":field=description", [("1", "b")]),
+        ("q.csv", "1,no header\n2,x\n", "", [("1", "no header"), ("2", "x")]),
+        ("q", "query_id,query\n1,x\n", "", [("1", "x")]),
+        ("CD1", "Topic: CD1\n\nTitle: Tests\n for malaria\n\nQuery:\nexp x/\n\nPids:\n    12\nTopic: CD2\nTitle: X\n",
+         "", [("CD1", "Tests for malaria"), ("CD2", "X")]),
+        ("CD1", "Topic: CD1 \nTitle: T\nQuery: \n1 exp Malaria/\n2 x\nPids:\n 1\n", ":field=query",
+         [("CD1", "1 exp Malaria/ 2 x")]),
+    ],
+)  # fmt: skip
+def test_queries(put, name, text, spec, expected):
+    assert [query[:2] for query in queries(put(name, text) + spec)] == expected
+
+
+def test_a_folder_of_topics(put):
+    put("topics/10", "Topic: CD10\nTitle: Ten\n")
+    put("topics/README", "About them.")
+    assert queries(put("topics/2", "Topic: CD2\nTitle: Two\n").rpartition("/")[0]) == [
+        ("CD10", "Ten", None),
+        ("CD2", "Two", None),
+    ]
+
+
+BIOASQ = """{"questions": [{"id": "a", "body": "Why?", "documents":
+["http://www.ncbi.nlm.nih.gov/pubmed/12", "https://pubmed.ncbi.nlm.nih.gov/13/", "http://www.ncbi.nlm.nih.gov/pmc/PMC5"]},
+{"id": "b", "body": "When?"}]}"""
+
+
+@pytest.mark.parametrize(
+    "name, text, expected",
+    [
+        ("j.csv", "query_id,doc_id,relevance,iteration\n1,d,2,0\n", {"1": {"d": 2}}),
+        ("j.csv", "1,0,d,1\n1,0,e,0\n", {"1": {"d": 1, "e": 0}}),
+        ("j", '"topic-id";"document";"grade"\n1;d;0.5\n', {"1": {"d": 0.5}}),
+        ("bioasq.json", BIOASQ, {"a": {"12": 1, "13": 1}}),
+    ],
+)
+def test_judgments(put, name, text, expected):
+    assert judgments(put(name, text)) == expected
+
+
+@pytest.mark.parametrize(
+    "read, name, text, message",
+    [
+        (queries, "q.csv", "a,b,c\n1,2,3\n", "q.csv:1: no columns of query and id among a, b, c"),
+        (queries, "q.csv", 'qid,query\n1,"x\n2,y\n', r"bad CSV row: .*q.csv:2 \(a quote does not end\)"),
+        (queries, "t", "Topic: CD1\nTitle: x\nTopic: CD2\nQuery: y\n", "t:3: the topic CD2 has no title; it has query"),
+        (judgments, "j.csv", "qid,doc,rel\n1,d,x\n", "j.csv:2: the grade 'x' is not a number"),
+        (judgments, "j.json", '{"questions": [{"id": "a", "body": "Why?"}]}', "j.json: no question names documents"),
+        (judgments, "j.json", '{"questions": [', "expected questions of BioASQ"),
+    ],
+)
+def test_queries_and_judgments_that_cannot_be_read(put, read, name, text, message):
+    with pytest.raises(InputError, match=message):
+        read(put(name, text))

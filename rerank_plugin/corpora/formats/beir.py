@@ -48,8 +48,10 @@ def documents(folder: Path, problems: Problems, ids_required: bool = True) -> It
 
 
 def queries(folder: Path) -> list[Query]:
-    """The queries of all splits of the folder."""
+    """The queries of all splits of the folder, or of a folder of topics."""
     path = plain_or_gz(folder / "queries.jsonl")
+    if path is None and (topics := format_files.folder_queries(folder)):
+        return topics
     if path is None:
         raise InputError(f"{folder}: no queries.jsonl[.gz] in this folder: name a BEIR folder or a file of queries")
     return format_files.queries(path)

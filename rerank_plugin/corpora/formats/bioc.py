@@ -14,6 +14,7 @@ from typing import Any
 
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.records import Document
+from rerank_plugin.corpora.metadata import whole_number
 from rerank_plugin.corpora.problems import Problems
 from rerank_plugin.corpora.records import Record
 from rerank_plugin.corpora.register import CORPUS, XML_ROOT, Format, register
@@ -61,18 +62,18 @@ def document(record: Mapping[str, Any]) -> Record:
         infons = {**of_passage, **infons}  # those of the first passage, which has the title, are the article's
     if isinstance(of_document := record.get("infons"), dict):
         infons |= of_document
-    pmid = record.get("pmid") or infons.get("article-id_pmid")
+    pmid = whole_number(record.get("pmid") or infons.get("article-id_pmid"), of_pubmed=True)
     names = [str(name) for key, name in infons.items() if key.startswith("name_")]
     metadata = {
-        **infons, **record, "pmid": str(pmid) if pmid else None,
+        **infons, **record, "pmid": pmid,
         "doi": record.get("doi") or infons.get("article-id_doi") or infons.get("doi"),
         "authors": record.get("authors") or infons.get("authors") or [*map(_author, names)],
     }  # fmt: skip
-    id = pmid or record.get("id") or record.get("_id")
+    id = pmid or whole_number(record.get("id") or record.get("_id"))
     if not texts["title"] and not texts["abstract"]:
         texts["title"], texts[""] = texts[""][:1], texts[""][1:]
     title, abstract = (" ".join(parts) for parts in (texts["title"], texts["abstract"] or texts[""]))
-    return Record(str(id) if type(id) is int else id, title, abstract, metadata)
+    return Record(id, title, abstract, metadata)
 
 
 def _text(passage: Mapping[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """Documents and queries as JSON: one object a line, as in BEIR, Pyserini and many exports of PubMed; or several lines
 an object; an array of objects; or an object that holds such an array, as of BioASQ and Europe PMC.
 
+Objects of BioC and of ClinicalTrials.gov have readers of their own (`FORMATS`).
+
 Metadata (date, journal, ...: :mod:`rerank_plugin.base.filters`) are read from the object and from its ``metadata``.
 
 The id (a string or an integer) is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid``, the title under ``title``
@@ -16,11 +18,12 @@ This is the hot path of indexing: a line costs a few look-ups besides the parsin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
+from rerank_plugin.corpora.formats import bioc, clinical_trials
 from rerank_plugin.corpora.json_keys import QUERY_ID_KEYS, QUERY_TEXT_KEYS, TITLE_KEYS, keys_of, present
 from rerank_plugin.corpora.json_objects import objects
 from rerank_plugin.corpora.json_texts import first_text, first_value, without_title
@@ -30,6 +33,7 @@ from rerank_plugin.corpora.records import Record, usable_documents
 from rerank_plugin.corpora.register import CORPUS, QUERIES, Format, register
 from rerank_plugin.text.markup import without_markup
 
+FORMATS: dict[str, Callable[[dict], Record]] = {"passages": bioc.document, "protocolSection": clinical_trials.study}
 TITLED = ("content", "contents", "pagecontent")  # texts that may begin with the title, as Anserini and MedRAG have them
 
 
@@ -46,12 +50,15 @@ def _records(paths: Iterable[Path], problems: Problems) -> Iterator[tuple[str, R
         for where, record in objects(path, report):
             keys, reasons = keys_of(tuple(record)), list[str]()
             try:
+                if keys.format is not None:
+                    yield where, FORMATS[keys.format](record)
+                    continue
                 title, _ = first_text(record, keys.title, reasons)
                 if not title and type(inner := record.get("metadata")) is dict:
                     title, _ = first_text(inner, present(tuple(inner), TITLE_KEYS), reasons)
                 abstract, key = first_text(record, keys.text, reasons)
                 unread = [] if abstract else [key for key in keys.unknown if _is_text(record[key])]
-            except RecursionError as error:
+            except (RecursionError, ValueError) as error:
                 report(BAD_JSON_LINE, where, error)
                 continue
             if title and folded_key(key) in TITLED:

@@ -8,6 +8,7 @@ levels of click logs, are floats.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
@@ -21,23 +22,29 @@ HIGHEST = 2**31 - 1  # as trec_eval's
 
 
 def judgments(path: Path) -> Judgments:
-    """The judgments of a file. A repeated pair must have the same grade."""
+    """The judgments of a file."""
+    return collected(path, ((f"{path}:{number}", line.split()) for number, line in lines(path)))
+
+
+def collected(path: Path, rows: Iterable[tuple[str, list[str]]]) -> Judgments:
+    """The judgments of lines, given by place and columns; a header is known by its last. A repeated pair must have the
+    same grade.
+    """
     result: Judgments = {}
     width = 0
-    for number, line in lines(path):
-        columns = line.split()
+    for where, columns in rows:
         if not width:
             width = len(columns)
             if folded_key(columns[-1]) in GRADES:  # the header of BEIR, or another
                 continue
         if len(columns) != width or width not in (3, 4):
             expected = width if width in (3, 4) else "4 (query 0 document grade) or 3 (query document grade)"
-            raise InputError(f"{path}:{number}: expected {expected} columns, found {len(columns)}")
-        query, document, grade = columns[0], columns[-2], _grade(columns[-1], path, number)
+            raise InputError(f"{where}: expected {expected} columns, found {len(columns)}")
+        query, document, grade = columns[0], columns[-2], _grade(columns[-1], where)
         of_query = result.setdefault(query, {})
         if of_query.setdefault(document, grade) != grade:
             raise InputError(
-                f"{path}:{number}: query {query}, document {document} was judged {of_query[document]} before and "
+                f"{where}: query {query}, document {document} was judged {of_query[document]} before and "
                 f"{grade} here: remove one judgment"
             )
     if not result:
@@ -45,15 +52,15 @@ def judgments(path: Path) -> Judgments:
     return result
 
 
-def _grade(text: str, path: Path, number: int) -> float:
+def _grade(text: str, where: str) -> float:
     try:
         grade = float(text)
     except ValueError:
-        raise InputError(f"{path}:{number}: the grade {text!r:.50} is not a number") from None
+        raise InputError(f"{where}: the grade {text!r:.50} is not a number") from None
     if not math.isfinite(grade):
-        raise InputError(f"{path}:{number}: the grade {text!r:.50} is not finite")
+        raise InputError(f"{where}: the grade {text!r:.50} is not finite")
     if abs(grade) > HIGHEST:
-        raise InputError(f"{path}:{number}: the grade {text!r:.50} is above {HIGHEST:,}")
+        raise InputError(f"{where}: the grade {text!r:.50} is above {HIGHEST:,}")
     return int(grade) if grade.is_integer() else grade
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
@@ -23,8 +23,8 @@ def queries(path: Path, selected: object = (), field: str | None = None) -> Iter
         columns = line.split("\t")
         if first:
             first = False
-            if (header := _header(columns, field)) is not None:
-                width, (id_column, text_column) = len(columns), header
+            if (named := header(columns, field)) is not None:
+                width, (id_column, text_column) = len(columns), named
                 continue
             if field is not None:
                 raise InputError(f"{path}:{number}: no header of the columns has {field}")
@@ -34,7 +34,7 @@ def queries(path: Path, selected: object = (), field: str | None = None) -> Iter
         yield f"{path}:{number}", columns[id_column].strip(), columns[text_column]
 
 
-def _header(columns: list[str], field: str | None) -> tuple[int, int] | None:
+def header(columns: Sequence[str], field: str | None) -> tuple[int, int] | None:
     """The columns of ids and texts in a header; None if the first line is a query."""
     names = [folded_key(name) for name in columns]
     texts = TEXTS if field is None else (folded_key(field),)
