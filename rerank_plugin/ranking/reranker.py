@@ -81,6 +81,9 @@ class Reranker:
         name: the scorer's name, such as ``delta``.
         checkpoint: the folder of the checkpoint; None without a checkpoint.
         relevance: the map of its scores to relevance between 0 and 1.
+        listwise: whether a document's score depends on the other documents of the list, or on first-stage scores, so
+            that scores of different lists must not be compared, cached or merged; otherwise it is pointwise.
+        trained_after: the first stage whose scores it reads; None if it reads none.
     """
 
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
@@ -91,7 +94,7 @@ class Reranker:
         self._texts = TextScorer(adapted, index) if isinstance(index, TextIndex) else None
         self._scorer = _LockedScorer(adapted)
         self._notes = NotesLog()
-        self.name = adapted.name
+        self.name, self.listwise, self.trained_after = adapted.name, adapted.listwise, adapted.trained_after
         self.checkpoint: Path | None = None
         self.relevance = Relevance()
 

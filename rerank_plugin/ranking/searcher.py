@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -12,7 +12,6 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
-from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.files.runs import text_id
@@ -72,6 +71,7 @@ class Searcher:
             InputError: there is no such index, reranker or first stage, or they do not fit together.
         """
         self.depth = at_least(depth, "depth")
+        self._lucene: LuceneFirstStage | None = None  # the first one that was opened
         self._config = _first_stage_config(first_stage)
 
         def opened() -> tuple[Index, Reranker | None, OpenPipeline]:
@@ -240,6 +240,10 @@ class Searcher:
         ranking = pipeline.rank(as_query(docid), candidates, None)
         return ranked_hits(ranking, len(candidates))
 
+    def set_first_stage(self, first_stage: str | Any) -> None:
+        """Retrieve by another first stage, given as to the constructor; an `InputError` as there."""
+        self._set(_first_stage_config(first_stage))
+
     def set_bm25(self, k1: float = 0.9, b: float = 0.4) -> None:
         """Retrieve by BM25 with these parameters; RM3 stays set."""
         config = self._lucene_config("set_bm25")
@@ -333,8 +337,8 @@ class Searcher:
             raise InputError(f"{method} is for first stages of Lucene, not for '{self._config.name}'")
         return self._config
 
-    def _set(self, config: LuceneConfig) -> None:
-        """Replace the first stage."""
+    def _set(self, config: Any) -> None:
+        """Replace the first stage; those of Lucene share the files that the first of them opened."""
         self._check_open()
         opened = self._pipeline_of(self.index, self.reranker, config)
         with self._lock:
@@ -349,9 +353,14 @@ class Searcher:
 
     def _pipeline_of(self, index: Index, reranker: Reranker | None, config: Any) -> OpenPipeline:
         scorer = None if reranker is None else reranker._scorer
-        return OpenPipeline(index, index.first_stage(config), self.depth, scorer, cuts_ranking=cuts_ranking(config))
+        if isinstance(config, LuceneConfig) and self._lucene is not None and self._lucene.index is index:
+            first_stage = self._lucene.configured(**asdict(config))
+        else:
+            first_stage = index.first_stage(config)
+            self._lucene = first_stage if isinstance(first_stage, LuceneFirstStage) else self._lucene
+        return OpenPipeline(index, first_stage, self.depth, scorer, cuts_ranking=cuts_ranking(config))
 
-    @cached_property  # the look-up reads the installed packages; Lucene's stages, which replace one another, agree
+    @property
     def _needs_query_id(self) -> bool:
         entry = FIRST_STAGES.find(self._config.name)
         return entry is not None and bool(entry.needs_query_id)

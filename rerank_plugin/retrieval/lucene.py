@@ -180,6 +180,23 @@ class LuceneFirstStage:
         search = self._expanded(words, text, tokens, filter, feedback, config.rm3_terms, config.rm3_weight)
         return self._best(search, words, depth)
 
+    def scores_of(self, query: Query, rows: np.ndarray) -> np.ndarray:
+        """The scores of documents, rows int64 [C] of the index, float32 [C]; 0 of one without a word of the query.
+
+        They are those of `search`, except with RM3.
+        """
+        text, words, _ = self._read(query)
+        term, ids = java_class("org.apache.lucene.util.BytesRef"), java_class("java.util.ArrayList")()
+        for docid in self.forward.ids.take(rows):
+            ids.add(term(docid.encode()))
+        among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        scores = np.zeros(len(rows), np.float32)
+        with _limited(query):
+            numbers, found = self._hits(clauses((words, "MUST"), (among, "FILTER")), max(len(rows), 1))
+        by_row = dict(zip(self.lucene_rows[numbers].tolist(), found.tolist()))
+        scores[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
+        return scores
+
     def search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
         """As `search` with ``bm25+rm3``, but with any search's feedback documents and a weight by the query's length.
 

@@ -1,6 +1,7 @@
 """The transformers in pipelines of the real PyTerrier."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pandas as pd  # noqa: E402
 from pyterrier.testing import transformer_test_class  # noqa: E402
 
 from rerank_plugin.integrations.pyterrier import IndexArtifact, Rerank, Retrieve  # noqa: E402
+from rerank_plugin.retrieval.lucene import LuceneConfig  # noqa: E402
 from tests.processes import run  # noqa: E402
 
 QUERIES = pd.DataFrame(
@@ -78,6 +80,94 @@ def test_an_experiment(index, bm25):
     judged = {qid: {docno: 1} for qid, docno in zip(qrels["qid"], qrels["docno"])}
     measured = rp.evaluate_runs(judged, runs, ["nDCG@10"])["runs"]["delta"]["nDCG@10"]
     assert table.set_index("name")["ndcg_cut_10"]["delta"] == pytest.approx(measured, abs=1e-4) and measured > 0
+
+
+def test_parameters_take_effect(index):
+    """Those that GridScan sets, on the transformer that was built; a parameter that is unknown is refused."""
+    retrieve = Retrieve(index, num_results=20)
+    qrels = pd.DataFrame({"qid": ["7", "5"], "docno": ["a", "doc_with_a_rather_long_identifier_0001"], "label": [1, 1]})
+    grid = {"first_stage": ["bm25", "bm25+rm3"], "k1": [0.4, 3.0], "b": [0.9], "num_results": [2, 20]}
+    table = pt.GridScan(retrieve, {retrieve: grid}, QUERIES, qrels, ["num_ret", "recip_rank"])
+    assert table["num_ret"].max() > 4 and table["recip_rank"].nunique() > 1
+    for row in table.to_dict("records"):
+        names = [key.removeprefix(f"tran_{place}_") for place in range(4) for key in row if key[:7] == f"tran_{place}_"]
+        name, k1, b, depth = (row[f"tran_{place}_{name}"] for place, name in enumerate(names))
+        for parameter, value in zip(names, (name, k1, b, depth)):
+            retrieve.set_parameter(parameter, value)
+        queries = dict(zip(QUERIES["qid"], QUERIES["query"]))
+        run = rp.rank_many(index, queries, first_stage=LuceneConfig(name=name, k1=k1, b=b), depth=depth)
+        found = {qid: results["docno"].tolist() for qid, results in retrieve.transform(QUERIES).groupby("qid")}
+        assert found == {qid: ranked.doc_ids for qid, ranked in run.items() if ranked.doc_ids}
+    assert retrieve.get_parameter("k1") == 3.0 and Retrieve(index).k1 == 0.9
+    with pytest.raises(ValueError, match="does not expose a parameter named k3"):
+        pt.GridScan(retrieve, {retrieve: {"k3": [1]}}, QUERIES, qrels)
+    retrieve.set_parameter("first_stage", "all")
+    with pytest.raises(rp.InputError, match="'all' has no setting k1; it has: none"):
+        retrieve.transform(QUERIES)
+    rerank = Rerank("bm25-title", index)
+    rerank.set_parameter("reranker", "delta")
+    assert rerank.reranker.name == "delta"
+
+
+def test_results_that_were_combined(index, bm25):
+    """``+`` leaves queries out on its right side, ``|`` scores and ranks: BM25's are then computed from the index."""
+    left, rerank = Retrieve(index, num_results=3), Rerank("delta", index)
+    summed = (left + bm25).transform(QUERIES)
+    assert summed["query"].isna().any()
+    ranked = rerank.transform(summed)
+    assert len(ranked) == len(summed) and set(ranked["query"]) <= set(QUERIES["query"])
+    expected = (bm25 >> rerank).transform(QUERIES)
+    together = ((left | bm25) >> rerank).transform(QUERIES)
+    np.testing.assert_allclose(_scores(together), _scores(expected), rtol=1e-6)
+    alone = [rerank.transform(expected[["qid", "query", "docno"]].iloc[[row]]) for row in range(len(expected))]
+    np.testing.assert_allclose(_scores(pd.concat(alone)), _scores(expected), rtol=1e-6)  # by no other document
+    foreign = pd.DataFrame({"qid": ["7"], "query": ["stroke and cancer"], "docno": ["gone"]})
+    with pytest.raises(rp.InputError, match="1 of 1 documents are not in the index"):
+        rerank.transform(foreign)
+
+
+def _scores(ranked):
+    return ranked.sort_values(["qid", "docno"])["score"]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda frame: frame.assign(qid=[None, *frame["qid"][1:]]), "1 of 19 rows have no qid: give every row"),
+        (lambda frame: frame.assign(query=None), "the query '7' has no text in any row, as where only the right side"),
+        (lambda frame: frame[frame["rank"] > 0], "ranks are missing from that of the query '7', as from batches"),
+        (lambda frame: frame.drop(columns="rank"), "ranks are missing from that of the query '7', as from batches"),
+    ],
+)
+def test_rows_that_cannot_be_re_ranked(index, bm25, change, message):
+    results = bm25.transform(QUERIES[:1])
+    with pytest.raises(rp.InputError, match=message.replace("19", str(len(results)))):
+        Rerank("delta", index).transform(change(results))
+    if "ranks" in message:  # a pointwise reranker takes every part
+        assert len(Rerank("bm25-title", index).transform(change(results))) == len(change(results))
+
+
+def test_texts_are_loaded(index, documents, bm25, index_folder):
+    results = bm25.transform(QUERIES)
+    loaded = pt.text.get_text(bm25)(results)
+    stored = {document.id: document for document in documents}
+    assert loaded["title"].tolist() == [stored[docno].title for docno in results["docno"]]
+    assert loaded["text"].tolist() == [stored[docno].abstract for docno in results["docno"]]
+    artifact = pt.Artifact.load(str(index_folder))
+    assert set(pt.text.get_text(artifact, "title")(results)) - set(results) == {"title"}
+    with pytest.raises(rp.InputError, match="has no field 'body' of documents; it has: title, text"):
+        artifact.text_loader(["body"])
+    with pytest.raises(rp.InputError, match="has no document 'gone'"):
+        artifact.text_loader().transform(pd.DataFrame({"docno": ["gone"]}))
+
+
+def test_copies_and_names(index_folder, bm25):
+    retrieve, rerank = Retrieve(str(index_folder), num_results=9, k1=2.0), Rerank("delta", str(index_folder))
+    assert repr(retrieve) == f"Retrieve({str(index_folder)!r}, 'bm25', num_results=9, k1=2.0)"
+    assert repr(rerank) == f"Rerank('delta', {str(index_folder)!r})"
+    pipeline = retrieve >> retrieve.text_loader("title") >> rerank
+    twin = pickle.loads(pickle.dumps(pipeline))
+    pd.testing.assert_frame_equal(twin.transform(QUERIES), pipeline.transform(QUERIES))
 
 
 @pytest.mark.parametrize("columns", [["qid"], ["qid", "query", "docno"], ["docno", "text"]])
