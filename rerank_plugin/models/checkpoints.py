@@ -21,6 +21,7 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
+from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import (
     INNER,
     FolderKind,
@@ -180,6 +181,7 @@ def _statistics_file(statistics: CollectionStatistics, config: dict[str, Any]) -
 def read_config(folder: Path) -> dict[str, Any]:
     """A checkpoint's config.json; an `InputError` if it is missing, unreadable, or names no model."""
     path = restore_interrupted(folder) / CONFIG_FILE
+    check_downloaded(folder)
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

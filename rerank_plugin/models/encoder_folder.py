@@ -15,6 +15,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
+from rerank_plugin.files.downloads import check_downloaded
 
 CONFIG_FILE, WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
 OPTIONAL_TENSORS = ("pooler.", "position_ids")  # parts of an encoder that are not used, or not trained
@@ -37,6 +38,7 @@ def read_encoder_config(folder: Path) -> Any:
         InputError: it is missing, unknown to transformers, or not an encoder; or transformers is not installed.
     """
     require("transformers", f"the encoder {folder}")
+    check_downloaded(Path(folder))
     path = Path(folder) / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{folder} is not an encoder folder: it holds no {CONFIG_FILE}")
@@ -56,7 +58,7 @@ def has_own_head(config: Any) -> bool:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """The fast tokenizer of a folder; an `InputError` if the folder has none."""
+    """The fast tokenizer of a folder; an `InputError` if the folder has none, or not its files."""
     from transformers import AutoTokenizer
 
     with one_line_errors(f"cannot read the tokenizer of {folder}"):
@@ -64,6 +66,27 @@ def read_tokenizer(folder: Path) -> Any:
     if not tokenizer.is_fast:
         raise InputError(f"the tokenizer of {folder} has no fast form: the folder needs a tokenizer.json")
     return tokenizer
+
+
+def check_word_pieces(tokenizer: Any, model: Any, folder: Path) -> None:
+    """Check that a tokenizer fits a model: of a folder without its files, the libraries make one that knows no word.
+
+    Args:
+        model: a module with ``get_input_embeddings``; None for one without.
+
+    Raises:
+        InputError: the tokenizer has special pieces only, or more pieces than the model.
+    """
+    fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    special = {piece.content for piece in fast.get_added_tokens_decoder().values()}
+    numbers = [number for piece, number in fast.get_vocab().items() if piece not in special]
+    if not numbers:
+        raise InputError(
+            f"{folder} holds no files of a tokenizer: copy those of the model (tokenizer.json, or vocab.txt, or "
+            "*.model) beside its weights"
+        )
+    if model is not None and max(numbers) >= (rows := model.get_input_embeddings().num_embeddings):
+        raise InputError(f"the tokenizer of {folder} has {max(numbers) + 1} pieces, and the model {rows}: copy its own")
 
 
 def empty_encoder(config: Any, own_head: bool) -> Any:
@@ -128,6 +151,8 @@ def one_line_errors(problem: str) -> Iterator[None]:
         yield
     except Exception as error:  # transformers raises many classes; only its own calls are wrapped
         lines = str(error).strip().splitlines()
+        if lines and "ignore_mismatched_sizes" in lines[0]:
+            lines = [f"weights have other shapes than those of {CONFIG_FILE}: files of two models are mixed"]
         raise InputError(f"{problem}: {lines[0] if lines else repr(error)}") from None
     finally:
         library_logging.set_verbosity(verbosity)

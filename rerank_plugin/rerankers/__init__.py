@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError, one_line, unknown
+from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.hub import hub_folder, is_hub_name
@@ -112,6 +113,13 @@ def checkpoint_of(spec: str) -> Path | None:
     Raises:
         InputError: no such name, or the name needs a folder and ``spec`` has none.
     """
+    folder = _checkpoint_of(spec)
+    if folder is not None and folder.is_dir():
+        check_downloaded(folder)
+    return folder
+
+
+def _checkpoint_of(spec: str) -> Path | None:
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
         return None

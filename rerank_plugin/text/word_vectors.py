@@ -20,6 +20,7 @@ from rerank_plugin.base.errors import InputError, named
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
+from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted, scratch_folder
 from rerank_plugin.files.text_files import DAMAGED, byte_lines
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_with
@@ -302,6 +303,7 @@ def load(folder: Path) -> WordVectors:
             have changed since.
     """
     folder = restore_interrupted(folder)
+    check_downloaded(folder)
     settings = _settings(folder)
     if (source := vectors_folder(folder)) != folder:
         if not source.is_dir():

@@ -1,6 +1,7 @@
 """Cross-encoders over tiny encoders with random weights, compared with transformers on the same texts."""
 
 import logging
+import os
 import pickle
 import shutil
 
@@ -253,6 +254,16 @@ def described(**values):
     return lambda folder: change_json(folder / "config.json", **values)
 
 
+MODEL = ("config.json", "model.safetensors")
+
+
+def _larger(folder):
+    """The tokenizer of another model, with more pieces."""
+    words = [f"word{number}" for number in range(300)]
+    tiny_encoders.save_bert_tokenizer(folder / "other", words)
+    return folder / "other" / "tokenizer.json"
+
+
 def without_a_part(folder):
     weights = load_file(folder / "model.safetensors")
     del weights["classifier.bias"]
@@ -268,6 +279,13 @@ def without_a_part(folder):
         (written("model.safetensors", "{"), "cannot read the weights of"),
         (lambda folder: (folder / "model.safetensors").unlink(), "holds no model.safetensors$"),
         (without_a_part, "lack 1 tensors.*classifier.bias"),
+        (
+            lambda folder: [path.unlink() for path in folder.glob("*") if path.name not in MODEL],
+            "no files of a tokenizer",
+        ),
+        (lambda folder: shutil.copy(_larger(folder), folder), "the tokenizer of .* has [0-9]+ pieces, and the model"),
+        (described(hidden_size=64), "have other shapes than those of config.json: files of two models are mixed"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 999), "cannot read the weights of .*header.*[^\n]$"),
         (described(is_decoder=True), "generates text"),
     ],
 )

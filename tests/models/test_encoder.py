@@ -178,6 +178,11 @@ def test_folders_that_are_refused(folders, index_folder, tmp_path):
     (pickled / "model.safetensors").unlink()
     (pickled / "pytorch_model.bin").write_bytes(pickle.dumps({}))
     check_refused(pickled, "pytorch_model.bin is pickled, and is not loaded")
+    untokenized = tiny_encoders.bert(tmp_path / "untokenized", ["heart"])
+    for path in untokenized.glob("*tok*"):
+        path.unlink()
+    (untokenized / "vocab.txt").unlink()
+    check_refused(untokenized, "untokenized holds no files of a tokenizer")
     code = shutil.copytree(folders["st"], tmp_path / "code")
     modules = json.loads((code / "modules.json").read_text())
     (code / "modules.json").write_text(json.dumps([{**modules[0], "type": "mine.Thing"}, *modules[1:]]))

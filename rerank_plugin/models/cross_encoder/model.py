@@ -111,6 +111,7 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
             self.encoder = encoder_folder.read_encoder(folder, self.encoder_config, self.own_head)
         else:
             self.encoder = encoder_folder.empty_encoder(self.encoder_config, self.own_head)
+        encoder_folder.check_word_pieces(self.tokenizer, self.encoder, folder)
         if not self.own_head:
             self.dropout = nn.Dropout(config.dropout)
             self.head = nn.Linear(self.encoder_config.hidden_size, 1)

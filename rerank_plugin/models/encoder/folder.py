@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras, require
-from rerank_plugin.models.encoder_folder import CONFIG_FILE, WEIGHTS, is_encoder_folder, one_line_errors
+from rerank_plugin.files.downloads import check_downloaded
+from rerank_plugin.models.encoder_folder import (
+    CONFIG_FILE,
+    WEIGHTS,
+    check_word_pieces,
+    is_encoder_folder,
+    one_line_errors,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -85,6 +92,7 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
     """
     with naming_extras(f"the encoder {folder}"):
         from sentence_transformers import SentenceTransformer
+    check_downloaded(folder)
     for pickled in folder.rglob("*.bin"):
         if not any((pickled.parent / name).is_file() for name in WEIGHTS):
             raise InputError(f"{pickled} is pickled, and is not loaded: save the encoder as safetensors")
@@ -96,6 +104,8 @@ def open_encoder(folder: Path, device: str = "cpu", as_medcpt: bool = False) -> 
         model = SentenceTransformer(str(folder), device=device, local_files_only=True, model_kwargs=safe)
         if as_medcpt and not (folder / MODULES_FILE).is_file():
             model[1] = type(model[1])(model[0].auto_model.config.hidden_size, pooling_mode="cls")
+        tokenizer = model.tokenizer
+    check_word_pieces(tokenizer, getattr(model[0], "auto_model", None), folder)
     return model.float().eval()
 
 
