@@ -91,6 +91,9 @@ class InProcess(Shards):
         with self.lock:
             return {number: self.shards[number].ask(*question) for number, question in questions.items()}
 
+    def load(self, question):
+        return self.ask(dict.fromkeys(range(len(self.shards)), question))
+
     def close(self):
         for shard in self.shards:
             shard.close()

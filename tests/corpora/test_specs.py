@@ -1,5 +1,7 @@
 """Specs: BEIR folders and splits, the bundled sample, and unknown specs."""
 
+import logging
+
 import pytest
 
 from rerank_plugin.base.errors import InputError
@@ -145,6 +147,7 @@ def test_the_content_of_a_file_decides_its_format_alone_and_in_a_folder(put, tmp
     """Names of downloads are wrong, or say nothing: easyPubMed's and PubMed's own end with .txt."""
     from tests.corpora.pubmed import article, xml
 
+    caplog.set_level(logging.WARNING)  # commands of other tests leave it lower
     nbib = "\nPMID- {}\nTI  - T\n".format
     texts = {
         "easyPubMed_data_01.txt": xml(article("1")), "easyPubMed_data_02.txt.gz": xml(article("2")),

@@ -24,7 +24,8 @@ def evaluation(values=VALUES, measures=("AP",)):
     values = {run: dict.fromkeys(measures, of_run) for run, of_run in values.items()}
     summaries = {run: {name: float(part.mean()) for name, part in of_run.items()} for run, of_run in values.items()}
     nothing = {run: [] for run in values}
-    return Evaluation(list("12345"), list(measures), values, summaries, nothing, nothing, None, {}, {})
+    unmatched = {run: {} for run in values}
+    return Evaluation(list("12345"), list(measures), values, summaries, nothing, nothing, unmatched, None, {}, {})
 
 
 def test_the_table_as_in_the_paper():
