@@ -17,6 +17,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.indexes.vector_store import DEPTH, ENCODER
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_pieces
+from rerank_plugin.retrieval.faiss_export import ExportConfig
 
 if TYPE_CHECKING:
     from rerank_plugin.cluster.config import ClusterConfig
@@ -71,6 +72,14 @@ def arguments() -> commandline.Parser:
     update("--adapt", action="store_true", help=adapted)
     _add_building_options(parser.add_argument_group("building an index").add_argument)
     _add_encoding_options(parser.add_argument_group("encoding"))
+    exporting = parser.add_argument_group("exporting")
+    exported = (
+        "write the document vectors of an encoder (as for --encode) as a Faiss index that Pyserini opens; stored codes "
+        "are decoded, otherwise the documents are encoded"
+    )
+    exporting.add_argument("--export-faiss", metavar="CHECKPOINT", help=exported)
+    exporting.add_argument("--output", type=Path, metavar="FOLDER", help="folder of --export-faiss")
+    commandline.add_settings(exporting, ExportConfig)
     return parser
 
 
@@ -140,7 +149,12 @@ def main(argv: list[str] | None = None) -> None:
     updates = options.delete or options.add or options.merge
     if options.adapt and not options.merge:
         parser.error("--adapt adapts an encoder anew when an index is merged: give it with --merge")
-    if updates and (options.corpus or options.lucene or options.verify or options.encode or options.statistics):
+    if bool(options.export_faiss) != bool(options.output):
+        parser.error("--export-faiss writes a folder: give both --export-faiss ENCODER and --output FOLDER")
+    others = options.corpus or options.lucene or options.verify or options.encode or options.statistics
+    if options.export_faiss and (updates or others):
+        parser.error("--export-faiss reads an index: give it alone")
+    if updates and others:
         parser.error("--add, --delete and --merge update an index: give them alone")
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
@@ -165,6 +179,8 @@ def main(argv: list[str] | None = None) -> None:
         update(options)
     elif options.encode:
         encode(options)
+    elif options.export_faiss:
+        export(options)
     elif options.statistics:
         write_statistics(options)
     elif options.corpus or options.lucene:
@@ -339,6 +355,19 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     if number > 1:
         searched = f"a search of {store.probes:,} of {number:,} lists finds {store.description['recall']:.1%}"
     print(f"{folder}: recall of the best {DEPTH:,} documents: {searched}")
+
+
+def export(options: Namespace) -> None:
+    """Write the document vectors of an encoder as a Faiss index."""
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.retrieval.faiss_export import export_faiss
+
+    config = commandline.configured(ExportConfig, options, seed=options.seed)
+    exporting = partial(commandline.progress, description="exporting", unit="batches")
+    number = export_faiss(
+        Index(options.index), options.export_faiss, options.output, config, options.overwrite, options.device, exporting
+    )
+    print(f"{options.output}: {number:,} documents, {config.factory}")
 
 
 def write_statistics(options: Namespace) -> None:

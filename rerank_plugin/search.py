@@ -61,7 +61,7 @@ def arguments() -> commandline.Parser:
     add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder if --run is a folder")
     add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
     mode.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
-    add("--run", type=Path, help="TREC run to re-rank instead of searching, or a folder of runs")
+    add("--run", type=Path, help="run to re-rank, or a folder of runs (no first stage)")
     depth = (
         "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH written"
     )

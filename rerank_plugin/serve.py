@@ -13,6 +13,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ def arguments() -> ArgumentParser:
     commandline.add_settings(running, ClusterConfig)
     commandline.add_settings(running, ServiceConfig)
     commandline.add_settings(running, RerankerOptions)
+    queries = parser.add_argument_group("queries of --first-stage faiss:FOLDER")
+    commandline.add_settings(queries, QueryVectorsConfig)
     return parser
 
 
@@ -118,6 +121,7 @@ def _config(options: Namespace) -> ServiceConfig:
         ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, public_names=names,
         host=options.host,
         click_log=options.click_log, running=commandline.configured(RerankerOptions, options),
+        query_vectors=commandline.configured(QueryVectorsConfig, options),
     )  # fmt: skip
     return config
 

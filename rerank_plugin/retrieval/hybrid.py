@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import ADAPTED, addition
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
+from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
+from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ class HybridConfig:
     """
 
     name: str = HYBRID
-    encoder: str = setting(ENCODER, "encoder of the hybrid", option="hybrid_encoder", metavar="CHECKPOINT")
+    encoder: str = setting(
+        ENCODER, "encoder of the hybrid, or faiss:FOLDER", option="hybrid_encoder", metavar="CHECKPOINT"
+    )
     weight: float | None = setting(
         None,
         "encoder weight, 0 to 1; raise it for a fine-tuned encoder (default: 0.35, with RM3 0.25; adapted 0.4 and 0.3; "
@@ -80,6 +84,12 @@ class HybridConfig:
         0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight"
     )
     device: str = setting("cpu", SHARED)
+    query_encoder: str = setting("", SHARED)  # this and the next five: of faiss:FOLDER
+    query_prefix: str = setting("", SHARED)
+    pooling: str | None = setting(None, SHARED)
+    l2_norm: bool = setting(False, SHARED)
+    max_length: int | None = setting(None, SHARED)
+    encoded_queries: str = setting("", SHARED)
     regularized: int = 300
     neighbours: int = 5
     regularization: float = 0.3
@@ -96,6 +106,14 @@ class HybridConfig:
             return self.weight, self.weight
         return WEIGHTS.get(ADAPTED if adapted else self.encoder, WEIGHTS[ENCODER])
 
+    def dense(self) -> DenseConfig | FaissConfig:
+        """The dense part."""
+        name, _, folder = self.encoder.partition(":")
+        if name != FaissConfig.name or not folder:
+            return DenseConfig(self.encoder, device=self.device)
+        shared = {setting.name: getattr(self, setting.name) for setting in fields(QueryVectorsConfig)}
+        return FaissConfig(**shared, folder=folder, device=self.device)
+
     def open(self, index) -> HybridStage:
         return HybridStage(index, self)
 
@@ -111,14 +129,14 @@ class HybridStage:
             self.forward.elsewhere.first_stage(LuceneConfig(RM3))  # refused where it cannot be computed
         by_adapted = _adapted(index, config.device) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
-        self.dense = by_adapted or DenseConfig(config.encoder, device=config.device).open(index)
+        self.dense: DenseStage | FaissStage = by_adapted or config.dense().open(index)
         self.words, self.weights = LuceneConfig().open(index), config.weights(adapted)
         self.matches: VectorFeatures | None = None
-        if adapted:
+        if by_adapted is not None:
             from rerank_plugin.inputs.vector_features import VectorFeatures
 
-            model = self.dense.encoder.reranker.model
-            vectors, dimension = model.stored_arrays()["words.embeddings"], self.dense.encoder.spaces.widths[0]
+            encoder = by_adapted.encoder
+            vectors, dimension = encoder.reranker.model.stored_arrays()["words.embeddings"], encoder.spaces.widths[0]
             self.matches = VectorFeatures(["vector_matches"], vectors, dimension)  # of the encoder's own space
 
     def search(self, query: Query, depth: int) -> Candidates:
@@ -128,7 +146,7 @@ class HybridStage:
         config = self.config
         weight, with_rm3 = self.weights
         weights = [1 - weight, weight]
-        words, encoded = [self.words.search(query, DEPTH)], self.dense.read(query)
+        words, encoded = [self.words.search(query, DEPTH)], cast(Any, self.dense.read(query))
         near = self.dense.nearest(encoded, DEPTH, candidates=words[0].rows)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
@@ -140,15 +158,21 @@ class HybridStage:
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
         if self.matches is not None:
             fused = self._with_matches(self.matches, query, fused)
-        encodings = self.dense.store.decode(fused.rows[: config.regularized])
+        encodings = self.dense.decode(fused.rows[: config.regularized])
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
         return Candidates(self.forward, fused.rows, scores).best(depth)
+
+    def dense_by(self, checkpoint: str) -> DenseStage | None:
+        """The dense part, if it is by this checkpoint, not adapted."""
+        dense = self.dense
+        return dense if isinstance(dense, DenseStage) and dense.config.checkpoint == checkpoint else None
 
     def lacking_words(self, query: Query) -> list[str]:
         return self.dense.lacking_words(query)
 
     def _with_matches(self, features: VectorFeatures, query: Query, fused: Candidates) -> Candidates:
         """The best fused documents with the matches of the query's words, brought to [0, 1], added to their scores."""
+        assert isinstance(self.dense, DenseStage), "of the adapted encoder"
         builder, best = self.dense.encoder.reranker.builder, fused.best(MATCHED)
         scores = fused.first_stage_scores.copy()
         if len(best):

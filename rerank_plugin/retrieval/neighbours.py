@@ -165,8 +165,8 @@ class NeighboursStage:
         dense, hybrid = opened.get(own), opened.get(HYBRID)
         if isinstance(dense, DenseStage):
             encoder = dense.encoder
-        elif isinstance(hybrid, HybridStage) and hybrid.dense.config.checkpoint == config.checkpoint:
-            encoder = hybrid.dense.encoder  # it is not adapted
+        elif isinstance(hybrid, HybridStage) and (part := hybrid.dense_by(config.checkpoint)) is not None:
+            encoder = part.encoder
         else:
             encoder = QueryEncoder(index.forward, config.checkpoint)
         return list(opened.values()), encoder

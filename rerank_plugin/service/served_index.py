@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,8 @@ class ServedIndex:
             with suppress(InputError):  # the index lacks the data of this first stage
                 self.first_stages[stage] = configure(stage, {"device": config.running.device}).open(self.index)
         if config.first_stage_name not in self.first_stages:
-            configured = configure(config.first_stage, {"device": config.running.device})
+            shared = {"device": config.running.device, **asdict(config.query_vectors)}
+            configured = configure(config.first_stage, shared)
             self.first_stages[config.first_stage_name] = configured.open(self.index)
         self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}

