@@ -7,7 +7,8 @@ import logging
 from pathlib import Path
 
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def _chosen(options):
         values = str(best["method"]), [float(weight) for weight in best["weights"]], float(best["k"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{options.tuned} holds no tuned weights ({named(error)}); write it with --tune --format json"
+            f"{options.tuned} holds no tuned weights ({damage(error)}); write it with --tune --format json"
         ) from None
     if len(values[1]) != len(options.runs):
         raise InputError(

@@ -3,6 +3,7 @@
 import errno
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -10,10 +11,17 @@ import time
 
 import pytest
 
-from rerank_plugin import __version__
+from rerank_plugin import Searcher, __version__
 from rerank_plugin import options as commandline
+from rerank_plugin.base.errors import SystemFailure
 from rerank_plugin.base.failures import FAULT, described
 from rerank_plugin.base.terminal import escaped
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.models.checkpoints import read_config
+from rerank_plugin.models.register import entry_of
+from rerank_plugin.text.vocabulary import read_lines
+from rerank_plugin.text.word_vectors import read_tensors
 from tests.processes import ROOT, environment, status_of
 
 HOSTILE = "Aspirin \x1b]0;owned\x07 \u009b31m \u202e and\rheart"
@@ -66,6 +74,35 @@ def test_a_failure_names_the_file_that_was_being_read(tmp_path, monkeypatch):
     with pytest.raises(MemoryError) as caught:
         list(text_files.lines(tmp_path / "corpus.jsonl"))
     assert described(caught.value).startswith(f"{tmp_path / 'corpus.jsonl'}: memory is exhausted")
+
+
+@pytest.fixture
+def no_more_files():
+    """A function from which on the process can open no file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as last:
+        yield lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno(), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("kind", ["index", "searcher", "lucene", "checkpoint", "weights", "statistics", "lines"])
+def test_too_many_open_files_are_no_damage(index_folder, no_more_files, kind):
+    index, bundled = Index(index_folder), entry_of("delta").bundled
+    read = {
+        "index": lambda: Index(index_folder),
+        "searcher": lambda: Searcher(index_folder),
+        "lucene": lambda: index.open_lucene().close(),
+        "checkpoint": lambda: read_config(bundled),
+        "weights": lambda: read_tensors(bundled / "model.safetensors"),
+        "statistics": lambda: CollectionStatistics.load(bundled),
+        "lines": lambda: read_lines(bundled / "config.json"),
+    }[kind]
+    read()  # what it imports is imported
+    no_more_files()
+    with pytest.raises(SystemFailure) as failure:
+        read()
+    assert "Too many open files: raise the limit of open files (ulimit -n)" in str(failure.value)
+    assert failure.value.errno == errno.EMFILE and "again" not in str(failure.value)
 
 
 def test_errors_of_java_are_one_line(index_folder):

@@ -24,6 +24,18 @@ class UnavailableError(InputError):
         self.shards = frozenset(shards)
 
 
+class SystemFailure(InputError, OSError):
+    """An error of the system, such as too many open files or no permission: the file itself may be sound.
+
+    Attributes:
+        errno: the number of the error.
+    """
+
+    def __init__(self, message: str, number: int | None = None):
+        super().__init__(message)
+        self.errno = number
+
+
 def one_line(error: BaseException) -> str:
     """The message of an error, on one line."""
     return " ".join(str(error).split())

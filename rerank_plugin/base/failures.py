@@ -7,12 +7,13 @@ Anything else is a fault of this program, and the line says where to report it.
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from pathlib import Path
 
 from rerank_plugin import __version__
-from rerank_plugin.base.errors import InputError, one_line
+from rerank_plugin.base.errors import InputError, SystemFailure, named, one_line
 
 PACKAGE = Path(__file__).parents[1]
 CURES = {
@@ -35,6 +36,8 @@ CURES = {
     errno.ESTALE: "the file system was changed meanwhile: start again",
     errno.EADDRINUSE: "choose another port",
 }
+# What the system says of a file that is missing, or is no file: it was not copied, or is damaged.
+DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENODEV}
 MEMORY = "memory is exhausted: free memory, or give less at once (a lower depth, batch size or number of threads)"
 # Beginnings and parts of messages of libraries that have no class of their own for an exhausted machine.
 EXHAUSTED = ("can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc", "can't start new thread")
@@ -53,9 +56,8 @@ def described(error: BaseException) -> str:
     """One line about an exception: the problem, the file or the place in this program, and the cure."""
     if isinstance(error, InputError):
         return one_line(error)
-    java = sys.modules.get("jnius")
-    if java is not None and isinstance(error, java.JavaException):
-        return _of_java(error)
+    if _is_java(error):
+        return str(system_failure(error) or _of_java(error))
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error)
     if isinstance(error, MemoryError) or any(part in str(error).lower() for part in EXHAUSTED):
@@ -63,6 +65,40 @@ def described(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return f"{_at_file(error)}brackets or tags are nested too deeply to be read: check the file"
     return _fault(error)
+
+
+def damage(error: BaseException) -> str:
+    """What an exception says of a file that could not be read, for a message with the command that makes it again.
+
+    Raises:
+        SystemFailure: the exception is the system's, as too many open files or no permission, which says nothing of the
+            file and which no command mends.
+    """
+    if (failure := system_failure(error)) is not None:
+        raise failure from None
+    message = one_line(error)
+    return message if message and isinstance(error, (OSError, ValueError)) else named(error)
+
+
+def system_failure(error: BaseException) -> SystemFailure | None:
+    """An error of the system as one line with its cure; None for a missing or damaged file, and for any other."""
+    if isinstance(error, SystemFailure):
+        return error
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (isinstance(error, OSError) or _is_java(error)):  # libraries only quote the system
+        message = str(error).replace("AccessDeniedException", os.strerror(errno.EACCES))
+        number = next((number for number in CURES if os.strerror(number) in message), None)
+    if number is None or number in DAMAGE:
+        return None
+    if isinstance(error, OSError) and error.errno is not None:
+        return SystemFailure(_of_system(error), number)
+    message = str(error).partition("\n")[0].strip()
+    return SystemFailure(f"{message:.{LONGEST}}: {CURES[number]}", number)
+
+
+def _is_java(error: BaseException) -> bool:
+    java = sys.modules.get("jnius")
+    return java is not None and isinstance(error, java.JavaException)
 
 
 def _of_system(error: OSError) -> str:

@@ -6,6 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 
 SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".bin")
 MOST_FILES = 1000  # of a folder that are looked at
@@ -16,15 +17,18 @@ def check_downloaded(folder: Path) -> None:
     """Check that the files of a model's folder, and of the folders in it, are what their names say.
 
     Raises:
-        InputError: a file is a pointer of git-lfs, or a page of HTML.
+        InputError: a file is a pointer of git-lfs, or a page of HTML, or cannot be read.
     """
-    files = (path for path in chain(folder.glob("*"), folder.glob("*/*")) if path.suffix in SUFFIXES)
-    for path in sorted(islice(files, MOST_FILES)):
-        if not path.is_file():
-            continue
-        with path.open("rb") as file:
-            start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-        if start.startswith(POINTER):
-            raise InputError(f"{path} is a pointer of git-lfs, not the file: run git lfs pull in {folder}")
-        if start.startswith(PAGES):
-            raise InputError(f"{path} is no file of a model: the download saved a page of HTML; download it again")
+    try:
+        files = (path for path in chain(folder.glob("*"), folder.glob("*/*")) if path.suffix in SUFFIXES)
+        for path in sorted(islice(files, MOST_FILES)):
+            if not path.is_file():
+                continue
+            with path.open("rb") as file:
+                start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+            if start.startswith(POINTER):
+                raise InputError(f"{path} is a pointer of git-lfs, not the file: run git lfs pull in {folder}")
+            if start.startswith(PAGES):
+                raise InputError(f"{path} is no file of a model: the download saved a page of HTML; download it again")
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read ({damage(error)}): download it again") from None

@@ -37,11 +37,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
-from weakref import finalize
+from weakref import finalize, proxy
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage, system_failure
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
@@ -225,7 +226,7 @@ def reading(folder: Path, again: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise InputError(f"{folder} cannot be read ({named(error)}); {again}") from None
+        raise InputError(f"{folder} cannot be read ({damage(error)}); {again}") from None
 
 
 def forward_checksum(description: dict) -> dict[str, str]:
@@ -255,11 +256,15 @@ def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]
 
     Raises:
         IndexReplacedError: the index was replaced during every try.
+        SystemFailure: the system fails, for example because too many files are open.
     """
-    for _ in range(0 if index is None or isinstance(index, Index) else TRIES - 1):
-        with suppress(IndexReplacedError):
-            return opening()
-    return opening()
+    try:
+        for _ in range(0 if index is None or isinstance(index, Index) else TRIES - 1):
+            with suppress(IndexReplacedError):
+                return opening()
+        return opening()
+    except OSError as error:
+        raise system_failure(error) or error from None
 
 
 class Index:
@@ -302,7 +307,6 @@ class Index:
         self.shards = self._open_shards()
         self._name = str(self.folder)  # as the caller named it: checkpoints keep no path of this machine
         self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
-        self.fitting = lru_cache(FILTERS_KEPT)(self._fitting)
 
     def _open_shards(self) -> list[Index]:
         """The shards in this generation, which has the same number in each."""
@@ -334,7 +338,7 @@ class Index:
                 remedy = f"it is a shard; open the index {whole}"
             raise InputError(f"{self.folder} holds no {DESCRIPTION}: {remedy}") from None
         except (OSError, ValueError) as error:
-            raise InputError(f"{self._described} cannot be read ({error}); rebuild the index") from None
+            raise InputError(f"{self._described} cannot be read ({damage(error)}); rebuild the index") from None
         if not isinstance(self.description, dict):
             raise InputError(f"{self._described} does not describe an index; rebuild the index")
         return written
@@ -348,7 +352,7 @@ class Index:
             if self._read() != self._written:
                 return  # its time was over; the caller reads again
             raise InputError(
-                f"{path} cannot be opened ({error.strerror}): the index is damaged or not copied completely; build it "
+                f"{path} cannot be opened ({damage(error)}): the index is damaged or not copied completely; build it "
                 f"again with: {self.rebuild}"
             ) from None
         self._unlock = finalize(self, os.close, self._locked)
@@ -356,10 +360,18 @@ class Index:
             fcntl.flock(self._locked, fcntl.LOCK_SH)
 
     def close(self) -> None:
-        """End the locks: updates remove what no other index reads."""
+        """End the locks and give the files back: updates remove what no other index reads."""
         self._unlock()
+        self.release()
         for shard in self.shards:
             shard.close()
+
+    def release(self) -> None:
+        """Give the files back once nothing else reads them; they are opened again where they are still needed.
+
+        The forward index knows its index, so both would wait for the garbage collector.
+        """
+        self.__dict__.pop("forward", None)
 
     def following(self, written: bytes, shards: Sequence[Index] = ()) -> Index:
         """The index of a generation that is written, but not yet the current one, by its description.
@@ -373,7 +385,6 @@ class Index:
         following._number = following.description["number"]
         following.is_written, following.shards = True, shards
         following._lock()
-        following.fitting = lru_cache(FILTERS_KEPT)(following._fitting)
         return following
 
     def __reduce__(self) -> tuple[type[Index], tuple[str, int | None]]:
@@ -465,7 +476,14 @@ class Index:
         return blake2b(self._written, digest_size=16).hexdigest()
 
     def check_same(self) -> None:
-        """An `IndexReplacedError` if the folder holds another build than the open one; called after opening a part."""
+        """Called after opening a part.
+
+        Raises:
+            IndexReplacedError: the folder holds another build than the open one.
+            InputError: the index is closed.
+        """
+        if not self._unlock.alive:
+            raise InputError(f"the index {self.folder} is closed: open it again")
         if not is_same_file(self._locked, self.folder / self.generation_file):
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
 
@@ -552,7 +570,7 @@ class Index:
                 raise InputError(f"no document of {self.folder} has a {field} to filter by; usable filters: {known}")
 
     def _fitting(self, filter: Filter) -> np.ndarray:
-        """Whether each document matches a filter, bool [R]; starts the JVM. ``fitting`` caches the result."""
+        """Whether each document matches a filter, bool [R]; starts the JVM."""
         from rerank_plugin.indexes.lucene_reader import filter_query, matching_numbers
 
         self.check_filter(filter)
@@ -562,6 +580,12 @@ class Index:
         matches = np.zeros(len(self.forward), bool)
         matches[rows[rows < len(matches)]] = True  # numbers of deleted documents have no row
         return matches
+
+    @cached_property
+    def fitting(self) -> Callable[[Filter], Any]:
+        """`_fitting`, which it calls once for each of the last filters."""
+        index = proxy(self)  # an index that held itself would wait for the garbage collector
+        return lru_cache(FILTERS_KEPT)(lambda filter: index._fitting(filter))
 
     def found(self, search: Callable[[], T]) -> T:
         """What a first stage finds in this index; where documents may be missing, its ``missing`` says so."""

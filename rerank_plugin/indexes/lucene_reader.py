@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.base.filters import FILTERS, Filter, years
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.json_keys import TEXT_KEYS, TITLE_KEYS
@@ -46,7 +47,7 @@ def open_reader(folder: Path, commit: str | None = None) -> Any:
         opened = directory if commit is None else find_commit(directory, folder, commit)
         reader = java_class("org.apache.lucene.index.DirectoryReader").open(opened)
     except JavaException as error:
-        message = str(error).splitlines()[0]
+        message = damage(error)
         raise InputError(
             f"{folder} cannot be opened as a Lucene index ({message:.200}): rebuild it, or if a newer pyserini built "
             "it, update pyserini"

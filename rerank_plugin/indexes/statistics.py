@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.checksums import is_sound, sealed
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex
@@ -66,6 +67,7 @@ class CollectionStatistics:
                 f"rerank-plugin index --index INDEX --statistics {checkpoint}"
             )
         try:
+            open(path, "rb").close()  # safetensors calls every error of the system a missing file
             with safe_open(path, framework="numpy") as file:
                 description = json.loads(file.metadata()["statistics"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
@@ -86,7 +88,7 @@ class CollectionStatistics:
         except InputError:
             raise
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path} cannot be read ({error}): add the statistics of an index again") from None
+            raise InputError(f"{path} cannot be read ({damage(error)}): add the statistics of an index again") from None
         return cls(documents, mean_lengths, tokenizer, StringsInMemory(terms), frequency, None, str(checkpoint))
 
     def as_file(self, fields: Iterable[str]) -> bytes:

@@ -19,7 +19,7 @@ from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.index_folder import DESCRIPTION, Index
 from rerank_plugin.java.jvm import anserini_jar
-from rerank_plugin.ranking.reranker import Reranker, _absolute, as_query, at_least
+from rerank_plugin.ranking.reranker import Reranker, absolute, as_query, at_least
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocuments
 from rerank_plugin.retrieval.lucene import RM3, LuceneFirstStage
@@ -59,7 +59,7 @@ class Retrieve(pt.Transformer):
     ):
         super().__init__()
         self.settings, self.threads = settings, threads
-        self.first_stage, self.num_results, self._made_of = first_stage, num_results, _absolute(index)
+        self.first_stage, self.num_results, self._made_of = first_stage, num_results, absolute(index)
         self._configured = self._configuration()
         self.searcher = Searcher(index, first_stage=self._configured, depth=num_results)
 
@@ -246,7 +246,7 @@ class Rerank(pt.Transformer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy it with its reranker, which is opened anew."""
-        return type(self), (self.reranker, _absolute(self._index), _absolute(self._statistics), self.passages)
+        return type(self), (self.reranker, absolute(self._index), absolute(self._statistics), self.passages)
 
 
 class LoadTexts(pt.Transformer):
@@ -263,7 +263,7 @@ class LoadTexts(pt.Transformer):
 
     def __init__(self, index: str | Path | Index, fields: str | Sequence[str] = "*"):
         super().__init__()
-        self.index, self._made_of = open_index(index), _absolute(index)
+        self.index, self._made_of = open_index(index), absolute(index)
         known = ("title", "text", *(self.index.description.get("lucene", {}).get("metadata") or ()))
         self.fields = list(known) if fields == "*" else [fields] if isinstance(fields, str) else list(fields)
         if unknown := [name for name in self.fields if name not in known]:

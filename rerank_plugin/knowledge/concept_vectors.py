@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted
 from rerank_plugin.text.vocabulary import read_lines
@@ -66,7 +67,7 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
         ids, tensors = read_lines(folder / IDS_FILE), read_tensors(path)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{folder} cannot be read as concept vectors ({error}); train them with: "
+            f"{folder} cannot be read as concept vectors ({damage(error)}); train them with: "
             f"rerank-plugin embed concepts --knowledge KB --output {folder}"
         ) from None
     matrix = matrix_of(tensors, "vectors", path, IDS_FILE, len(ids))

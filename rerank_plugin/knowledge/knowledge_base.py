@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.arrays import are_below, are_offsets, are_sorted, open_array
 from rerank_plugin.files.checksums import check_files, passed
 from rerank_plugin.files.outputs import FolderKind, restore_interrupted
@@ -66,7 +67,8 @@ class KnowledgeBase:
             if not passed(opened, self._is_sound, len(self.type_names), len(self.relation_names)):
                 raise ValueError("its arrays do not fit together")
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.folder} cannot be read ({error}); compile the knowledge base again") from None
+            problem = f"{self.folder} cannot be read ({damage(error)})"
+            raise InputError(f"{problem}; compile the knowledge base again") from None
 
     def _is_sound(self) -> bool:
         """Whether all concepts, terms, types and relations in the arrays exist."""
@@ -127,7 +129,7 @@ def _description(folder: Path) -> dict:
             f"compile a vocabulary with: rerank-plugin knowledge compile --source S --output KB"
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); compile the knowledge base again") from None
+        raise InputError(f"{path} cannot be read ({damage(error)}); compile the knowledge base again") from None
     version = description.get("format_version") if isinstance(description, dict) else None
     if version != FORMAT_VERSION:
         raise InputError(

@@ -20,6 +20,7 @@ import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
 from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import (
@@ -187,7 +188,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{folder} is not a checkpoint: it holds no {CONFIG_FILE}") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        raise InputError(f"cannot read {path}: {damage(error)}") from None
     if (
         not isinstance(config, dict)
         or not isinstance(config.get("model"), str)

@@ -15,6 +15,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.downloads import check_downloaded
 
 CONFIG_FILE, WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
@@ -150,10 +151,10 @@ def one_line_errors(problem: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # transformers raises many classes; only its own calls are wrapped
-        lines = str(error).strip().splitlines()
+        lines, kind = str(error).strip().splitlines(), damage(error)
         if lines and "ignore_mismatched_sizes" in lines[0]:
             lines = [f"weights have other shapes than those of {CONFIG_FILE}: files of two models are mixed"]
-        raise InputError(f"{problem}: {lines[0] if lines else repr(error)}") from None
+        raise InputError(f"{problem}: {lines[0] if lines else kind}") from None
     finally:
         library_logging.set_verbosity(verbosity)
         if progress_bars:

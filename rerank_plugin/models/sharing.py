@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.checksums import describe_file
 from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
 from rerank_plugin.files.tables import markdown
@@ -98,7 +99,7 @@ def check(folder: Path) -> None:
         listed = json.loads(path.read_text(encoding="utf-8"))["files"]
         expected = {str(name): entry["blake2b"] for name, entry in listed.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read ({named(error)}): get the checkpoint again") from None
+        raise InputError(f"{path} cannot be read ({damage(error)}): get the checkpoint again") from None
     checksums = {name: describe_file(folder / name)["blake2b"] for name in _files(folder)}
     for name in sorted({CONFIG_FILE, WEIGHTS_FILE, *expected, *checksums}):
         if name not in checksums:

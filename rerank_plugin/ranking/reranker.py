@@ -90,7 +90,7 @@ class Reranker:
     def __init__(self, scorer: Any, index: str | Path | Index | TextIndex):
         """Wrap an object with ``name`` and ``score(query, candidates)`` that gives float32 [C]; see `load`."""
         adapted = rerankers.as_scorer(scorer)
-        self._remade: tuple[Callable[..., Reranker], tuple[Any, ...]] = (type(self), (scorer, _absolute(index)))
+        self._remade: tuple[Callable[..., Reranker], tuple[Any, ...]] = (type(self), (scorer, absolute(index)))
         self.index = None if isinstance(index, TextIndex) else open_index(index)
         self._texts = TextScorer(adapted, index) if isinstance(index, TextIndex) else None
         self._scorer = _LockedScorer(adapted)
@@ -150,10 +150,10 @@ class Reranker:
             reranker.checkpoint = named[0][1] if len(stages) == 1 and stages[0].keep is None else None
             reranker.relevance = Relevance.of_checkpoint(named[-1][1])
             again = partial(
-                cls.load, statistics=_absolute(statistics), device=device, batch_size=batch_size, threads=threads,
+                cls.load, statistics=absolute(statistics), device=device, batch_size=batch_size, threads=threads,
                 precision=precision,
             )  # fmt: skip
-            reranker._remade = again, ([_absolute_spec(*pair) for pair in zip(stages, named)], _absolute(index))
+            reranker._remade = again, ([_absolute_spec(*pair) for pair in zip(stages, named)], absolute(index))
             return reranker
 
         return retry_if_replaced(statistics if index is None else index, opened)
@@ -403,7 +403,7 @@ def _first_places(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return places
 
 
-def _absolute(index: Any) -> Any:
+def absolute(index: Any) -> Any:
     """The path of an index in every working directory; anything else as it is."""
     return os.path.abspath(index) if isinstance(index, (str, os.PathLike)) and not is_cluster(index) else index
 

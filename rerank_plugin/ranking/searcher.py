@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.hits import Hit, Hits, ranked_hits
 from rerank_plugin.ranking.notes import NotesLog, notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
-from rerank_plugin.ranking.reranker import Reranker, as_query, at_least
+from rerank_plugin.ranking.reranker import Reranker, absolute, as_query, at_least
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_first_stage_mismatch
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
@@ -31,6 +32,9 @@ from rerank_plugin.retrieval.register import FIRST_STAGES, configure
 
 log = logging.getLogger(__name__)
 
+# What a searcher has until it is closed.
+PARTS = ("index", "reranker", "_pipeline", "_lucene", "_replaced", "_stored", "_encodings")
+CLOSED = "this searcher is closed: open another one"
 QUERIES_AT_ONCE = 8  # queries of a batch that a reranker scores together
 
 
@@ -70,11 +74,12 @@ class Searcher:
         Raises:
             InputError: there is no such index, reranker or first stage, or they do not fit together.
         """
+        self._closed, self._lock, self._notes = False, Lock(), NotesLog()
         self.depth = at_least(depth, "depth")
         self._lucene: LuceneFirstStage | None = None  # the first one that was opened
-        self._config = _first_stage_config(first_stage)
 
         def opened() -> tuple[Index, Reranker | None, OpenPipeline]:
+            self._config = _first_stage_config(first_stage)
             opened_index = open_index(index)
             loaded = _reranker(reranker, opened_index)
             return opened_index, loaded, self._pipeline_of(opened_index, loaded, self._config)
@@ -83,8 +88,10 @@ class Searcher:
         if self.reranker is not None:
             warn_first_stage_mismatch(self.reranker._scorer, self._config.name)
         self._opened_index = self.index is not index
+        # What a copy is made of: the index and the reranker by their names.
+        named = isinstance(reranker, (str, Path, list, tuple))
+        self._made_of = absolute(index), self.reranker._remade[1][0] if named and self.reranker else reranker
         self.num_docs = len(self.index)
-        self._closed, self._lock, self._notes = False, Lock(), NotesLog()
         self._replaced: list[OpenPipeline] = []  # other threads may still be searching with them
         # Opened by the first `doc` or `explain`, and the first `similar`.
         self._stored: StoredDocuments | None = None
@@ -182,7 +189,8 @@ class Searcher:
         Raises:
             InputError: the index does not store its documents, or the id is of another type.
         """
-        return self._documents().find(docid)
+        with self._while_open():
+            return self._documents().find(docid)
 
     def batch_doc(self, docids: Iterable[str], threads: int = 1) -> dict[str, StoredDocument]:
         """The documents with these ids, by id, without those that the index lacks; read one after another.
@@ -201,7 +209,8 @@ class Searcher:
         Raises:
             InputError: as in `doc`; or the index has no such field, or is on a cluster.
         """
-        return self._documents().find_by_field(field, q)
+        with self._while_open():
+            return self._documents().find_by_field(field, q)
 
     def explain(self, query: str, docid: str) -> Explanation:
         """Explain the score and the rank of a document.
@@ -228,7 +237,6 @@ class Searcher:
         Raises:
             InputError: there is no such document, or the index holds no encodings by this model.
         """
-        self._check_open()
         forward = self.index.forward
         row = int(forward.rows([docid])[0]) if isinstance(docid, str) else -1
         if row < 0:
@@ -318,13 +326,20 @@ class Searcher:
         return False
 
     def close(self) -> None:
-        """Close the first stage; later searches raise an `InputError`."""
+        """Give all files back, those of an index that was given as an open `Index` excepted.
+
+        From then on every attribute and method but `close` raises an `InputError`. Hits stay valid.
+        """
         with self._lock:
             closed, self._closed = self._closed, True
+        if closed:
+            return
         index = self.index if self._opened_index else None
-        for resource in () if closed else (self._pipeline, *self._replaced, self._stored, index):
+        for resource in (self._pipeline, *self._replaced, self._stored, index):
             if resource is not None:
                 resource.close()
+        for name in PARTS:  # memory maps end with the last object that reads them
+            del self.__dict__[name]
 
     def _hits(self, ranking: Ranking, k: int, offset: int = 0) -> Hits:
         hits = pipeline.read(ranking, lambda whole: ranked_hits(whole, k, offset, self.doc))
@@ -339,14 +354,12 @@ class Searcher:
 
     def _set(self, config: Any) -> None:
         """Replace the first stage; those of Lucene share the files that the first of them opened."""
-        self._check_open()
         opened = self._pipeline_of(self.index, self.reranker, config)
         with self._lock:
             self._replaced.append(self._pipeline)
             self._config, self._pipeline = config, opened
 
     def _documents(self) -> StoredDocuments:
-        self._check_open()
         with self._lock:
             self._stored = self._stored or StoredDocuments(self.index)
             return self._stored
@@ -365,6 +378,21 @@ class Searcher:
         entry = FIRST_STAGES.find(self._config.name)
         return entry is not None and bool(entry.needs_query_id)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in PARTS and self._closed:
+            raise InputError(CLOSED)
+        raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
+
+    def __reduce__(self) -> tuple[type[Searcher], tuple[Any, ...]]:
+        """Pickle and copy it as the names of what it opened, and its first stage: the copy opens them anew."""
+        if self._closed:
+            raise InputError(CLOSED)
+        return type(self), (*self._made_of, self._config, self.depth)
+
+    def __del__(self) -> None:
+        if (index := self.__dict__.get("index")) is not None and self.__dict__.get("_opened_index"):
+            index.release()
+
     def __enter__(self) -> Searcher:
         return self
 
@@ -373,15 +401,14 @@ class Searcher:
 
     def _rank(self, query: Query, depth: int | None = None) -> Ranking:
         """The ranking of a query; ``depth`` replaces that of the searcher."""
-        self._check_open()
+        opened = self._pipeline.to_depth(depth or self.depth)
         if self._needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
-        opened = self._pipeline.to_depth(depth or self.depth)
         self._notes.log([query], opened.first_stage, opened.scorer)
-        return opened.rank(query)
+        with self._while_open():
+            return opened.rank(query)
 
     def _rank_all(self, queries: Sequence[Query], threads: int, depth: int | None = None) -> Iterator[Ranking]:
-        self._check_open()
         threads, opened = at_least(threads, "threads"), self._pipeline.to_depth(depth or self.depth)
         self._notes.log(queries, opened.first_stage, opened.scorer)
         return opened.rank_all(queries, threads, QUERIES_AT_ONCE)
@@ -396,9 +423,15 @@ class Searcher:
             )
         return max(last, self.depth)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InputError("this searcher is closed: open another one")
+    @contextmanager
+    def _while_open(self) -> Iterator[None]:
+        """Turn an exception of the block into an `InputError` if another thread has closed the searcher meanwhile."""
+        try:
+            yield
+        except Exception:
+            if self._closed:
+                raise InputError(CLOSED) from None
+            raise
 
 
 def _check_plain(query_generator: Any, fields: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from rerank_plugin.base.errors import InputError, UnavailableError
+from rerank_plugin.base.errors import InputError, SystemFailure, UnavailableError
 
 
 class ErrorAnswer(BaseModel):
@@ -58,7 +58,7 @@ def field_errors(field: str, status: int = 400) -> Iterator[None]:
 
 def refusal(error: InputError, status: int = 400, field: str | None = None) -> RequestError:
     """The refusal of a request for an error, with 503 instead of a status if trying again may help."""
-    if isinstance(error, UnavailableError):
+    if isinstance(error, (UnavailableError, SystemFailure)):
         return RequestError(503, str(error), retry_after=1)
     return RequestError(status, str(error), field)
 

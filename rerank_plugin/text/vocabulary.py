@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import SETTINGS
@@ -99,5 +100,5 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        raise InputError(f"cannot read {path}: {damage(error)}") from None
     return text.removesuffix("\n").split("\n") if text else []

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.text_files import BUFFER, DAMAGED, open_bytes
 
 LONGEST_WORD = 10_000  # bytes; phrases are words, too
@@ -44,7 +45,7 @@ def read_binary(path: Path) -> tuple[list[str], np.ndarray]:
                 start = space + 1 + width
             rest = (buffer[start:] + file.read(BUFFER)).strip(b"\n")
     except (OSError, *DAMAGED) as error:
-        raise InputError(f"{path} cannot be read as word2vec binary: {error}") from None
+        raise InputError(f"{path} cannot be read as word2vec binary: {damage(error)}") from None
     if not width or not words or len(words) < count or rest:
         raise _mismatch(path, count, f"{len(words):,} of {dimension:,} numbers" + (" and more" if rest else ""))
     return words, np.frombuffer(vectors, "<f4").reshape(-1, dimension)

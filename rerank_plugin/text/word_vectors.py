@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.failures import damage
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
 from rerank_plugin.files.downloads import check_downloaded
@@ -218,7 +219,7 @@ def _text_vectors(path: Path) -> tuple[list[str], np.ndarray]:
         if not words or len(words) != (expected or len(words)):
             raise ValueError(f"it holds {len(words)} vectors" + (f", its header says {expected}" if expected else ""))
     except (OSError, ValueError, *DAMAGED) as error:
-        raise InputError(f"{path} cannot be read as word2vec text, nor as GloVe's: {error}") from None
+        raise InputError(f"{path} cannot be read as word2vec text, nor as GloVe's: {damage(error)}") from None
     return words, np.stack(vectors)
 
 
@@ -333,9 +334,10 @@ def read_tensors(path: Path, framework: str = "numpy") -> dict[str, Any]:
     from safetensors import SafetensorError
 
     try:
+        open(path, "rb").close()  # safetensors calls every error of the system a missing file
         return import_module(f"safetensors.{framework}").load_file(path)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        raise InputError(f"cannot read {path}: {damage(error)}") from None
 
 
 def matrix_of(tensors: dict[str, np.ndarray], name: str, path: Path, lines: str, count: int) -> np.ndarray:
@@ -387,7 +389,7 @@ def _settings(folder: Path) -> dict:
         raise InputError(f"{folder} holds no word vectors: {path.name} is missing") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} does not say how the texts were tokenized ({named(error)}): create the folder again"
+            f"{path} does not say how the texts were tokenized ({damage(error)}): create the folder again"
         ) from None
     check_description(path, settings, AGAIN, SEAL)
     return settings

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files import tables
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.training.saving import TRAINED, TRAINING, check_interrupted, check_settings, link_all
@@ -115,7 +116,7 @@ def _read(path: Path, settings: dict) -> dict[str, float]:
         state = json.loads(path.read_text(encoding="utf-8"))
         interrupted, measured = dict(state["settings"]), state["measured"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot resume from {path}: {named(error)}; delete it to start over") from None
+        raise InputError(f"cannot resume from {path}: {damage(error)}; delete it to start over") from None
     check_settings(path, "a selection", interrupted, settings)
     return measured
 

@@ -22,7 +22,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rerank_plugin.base.errors import InputError, named
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.outputs import INNER, replacing, temporary_folder
 from rerank_plugin.indexes.candidates import Candidates
@@ -282,7 +283,7 @@ class Trainer:
             weights, optimizer = self._restored(tensors)
             settings, history = state["settings"], state["history"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise InputError(f"cannot resume from {self.folder}: {named(error)}; delete it to start over") from None
+            raise InputError(f"cannot resume from {self.folder}: {damage(error)}; delete it to start over") from None
         if settings != self.settings():
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)

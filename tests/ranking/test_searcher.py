@@ -1,9 +1,12 @@
 """The public searcher: hits as the search command ranks them, from many threads, and what it refuses."""
 
+import copy
+import gc
 import json
+import os
+import pickle
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 
 import numpy as np
 import pytest
@@ -211,7 +214,10 @@ def test_what_no_searcher_can_be_opened_with(index, arguments, message):
         (lambda s: s.set_analyzer(None), "queries are analyzed as the documents of the index were"),
         (lambda s: s.set_language("zh"), "as English, not as 'zh'"),
         (lambda s: s.set_rocchio(10, debug=True), "Rocchio's feedback is not offered; expand queries by set_rm3"),
-        (lambda s: copy(s.search("cancer", 1)[0]).lucene_document, "is a copy, without its searcher: read it by Searc"),
+        (
+            lambda s: copy.copy(s.search("cancer", 1)[0]).lucene_document,
+            "is a copy, without its searcher: read it by Searc",
+        ),
         (lambda s: s.batch_search("cancer"), "takes a list of queries"),
         (lambda s: s.batch_search(["cancer"], ["a", "b"]), "1 queries but 2 query ids"),
         (lambda s: s.batch_search(["cancer", "stroke"], ["a", "a"]), "two queries have the id 'a'"),
@@ -240,12 +246,65 @@ def test_queries_that_make_no_run(index, queries, message):
         rp.rank_many(index, queries)
 
 
-def test_a_closed_searcher_and_a_reranker_of_another_index(index, tmp_path):
-    searcher = rp.Searcher(index)
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "dropped"])
+def test_a_searcher_that_is_closed_or_dropped_gives_its_files_back_at_once(index_folder, closes):
+    def open_files():
+        links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+        return sum(os.readlink(link).startswith(str(index_folder)) for link in links if os.path.exists(link))
+
+    before = open_files()
+    gc.disable()
+    try:
+        searcher = rp.Searcher(index_folder, "delta")
+        searcher.set_rm3()
+        hits, document = searcher.search("stroke"), searcher.doc("a")
+        assert open_files() >= before + 20
+        if closes:
+            searcher.close()
+            assert open_files() <= before and hits[0].title and document.raw()
+        else:
+            del searcher, hits  # hits read their documents by their searcher
+            assert open_files() <= before + 1  # Lucene's, until Java collects its garbage
+    finally:
+        gc.enable()
+
+
+def test_a_closed_searcher_refuses_every_use(index_folder):
+    searcher = rp.Searcher(index_folder, "bm25-title")
+    index, reranker = searcher.index, searcher.reranker
     searcher.close()
     searcher.close()
-    with pytest.raises(rp.InputError, match="this searcher is closed"):
-        searcher.search("cancer")
+    for use in (
+        lambda: searcher.search("cancer"), lambda: searcher.batch_search(["cancer"]), lambda: searcher.doc("a"),
+        lambda: searcher.explain("cancer", "a"), lambda: searcher.similar("a"), searcher.set_bm25,
+        lambda: searcher.index, lambda: searcher.notes("cancer"), lambda: pickle.dumps(searcher),
+    ):  # fmt: skip
+        with pytest.raises(rp.InputError, match="this searcher is closed: open another one"):
+            use()
+    for use in (lambda: len(index), index.open_lucene, lambda: reranker.rerank("cancer", ["a"])):
+        with pytest.raises(rp.InputError, match="the index .* is closed: open it again"):
+            use()
+    assert not hasattr(searcher, "no_such_attribute")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda searcher: pickle.loads(pickle.dumps(searcher))])
+def test_copies_search_as_the_original(index, index_folder, tmp_path, monkeypatch, copied):
+    """Also in another working directory, and with the first stage that was set."""
+    (tmp_path / "index").symlink_to(index_folder)
+    monkeypatch.chdir(tmp_path)
+    originals = [
+        rp.Searcher("index", "delta", depth=20), rp.Searcher("index", ["bm25-title", "bm25-text@2"]),
+        rp.Searcher(index, rp.Reranker.load("delta", index), "bm25+rm3"), rp.Searcher(index, ByLength()),
+    ]  # fmt: skip
+    originals[0].set_bm25(2.0, 0.75)
+    monkeypatch.chdir("/")
+    for original in originals:
+        with copied(original) as twin:
+            assert (twin.search("stroke cancer"), twin.depth) == (original.search("stroke cancer"), original.depth)
+            assert twin.index is not original.index
+
+
+def test_a_reranker_of_another_index(index, tmp_path):
     another_index = rp.build_index([rp.Document("1", "A title", "An abstract.")], tmp_path / "other")
     with pytest.raises(rp.InputError, match="the reranker is of the index .*other, not of"):
         rp.Searcher(index, rp.Reranker.load("bm25-title", another_index))
