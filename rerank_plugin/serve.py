@@ -17,6 +17,7 @@ from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
+LONGEST_TOKEN = 4096  # characters
 SAMPLE = Path("indexes/sample")
 RERANKERS = ["delta", "ktrel"]
 EXAMPLES = """examples:
@@ -74,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError("--click-log logs clicks sent over HTTP, but --mcp serves no HTTP: leave one of them out")
     config = _config(options)
     from rerank_plugin.service.app import create_app
-    from rerank_plugin.service.connections import server_of
+    from rerank_plugin.service.connections import raise_open_files, server_of
     from rerank_plugin.service.mcp import mcp_server
     from rerank_plugin.service.state import Service
 
@@ -85,6 +86,7 @@ def main(argv: list[str] | None = None) -> None:
         mcp_server(service).run("stdio")
         service.close()
         return
+    raise_open_files()
     with bind_socket(options.host, options.port) as listener:
         app = create_app(config)
         signal.signal(signal.SIGHUP, lambda *_: app.state.service.reloads.ask())
@@ -128,9 +130,14 @@ def _config(options: Namespace) -> ServiceConfig:
 
 def _read_token(path: Path) -> str:
     try:
-        token = path.read_text("utf-8").strip()
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise InputError(f"--token-file {path} is not a regular file: write the token into one")
+        with open(path, encoding="utf-8") as file:
+            token = file.read(LONGEST_TOKEN + 1).strip()
     except (OSError, ValueError) as error:
         raise InputError(f"--token-file {path} cannot be read: {error}") from None
+    if len(token) > LONGEST_TOKEN or not token.isprintable():
+        raise InputError(f"--token-file {path} holds more than a token: write one line of text into it")
     if not token:
         raise InputError(f"--token-file {path} is empty: write a token into it")
     return token

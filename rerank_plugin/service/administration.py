@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -14,10 +14,12 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.retrieval.updates import update_index
+from rerank_plugin.service.bodies import JsonBody
 from rerank_plugin.service.errors import RequestError, error_responses
 from rerank_plugin.service.state import get_service
 
 router = APIRouter(tags=["operation"])
+MOST_CHANGES = 100_000  # documents that one update adds or deletes
 
 
 @router.get(
@@ -72,14 +74,23 @@ class UpdateRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     index: str | None = Field(default=None, description="An index of the service; the first if absent.")
-    delete: list[str] = Field(default=[], description="Ids of documents.")
-    add: list[NewDocument] = Field(default=[], description="A document replaces one with the same id.")
+    delete: list[str] = Field(default=[], max_length=MOST_CHANGES, fail_fast=True, description="Ids of documents.")
+    add: list[NewDocument] = Field(
+        default=[], max_length=MOST_CHANGES, fail_fast=True, description="A document replaces one with the same id."
+    )
     merge: bool = Field(default=False, description="Remove deleted documents for good.")
     adapt: bool = Field(default=False, description="With merge: adapt the encoder anew, and encode all documents.")
 
 
-@router.post("/admin/update", responses=error_responses(400, 401, 403, 404, 409, 422, 503))
-async def update(request: Request, body: UpdateRequest) -> dict[str, int | str]:
+BODY = JsonBody(UpdateRequest)
+
+
+@router.post(
+    "/admin/update",
+    responses=error_responses(400, 401, 403, 404, 409, 413, 422, 503),
+    openapi_extra=BODY.openapi,
+)
+async def update(request: Request, body: Annotated[UpdateRequest, BODY.parsed]) -> dict[str, int | str]:
     """Update an index, then reload; only in a service with a token. Searches go on with the old generation."""
     service = get_service(request)
     if not service.config.token:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class QueryText(BaseModel):
-    """A query as the client sent it."""
+    """A query as the client sent it, with spaces for other white space."""
 
     text: str
 

@@ -13,13 +13,14 @@ from fastapi.staticfiles import StaticFiles
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.service import administration, click_api, explain_api, model_api, rerank_api, search_api
-from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.errors import RequestError, describe_invalid
 from rerank_plugin.service.mcp import mcp_server
 from rerank_plugin.service.protection import Protection
 from rerank_plugin.service.settings import ServiceConfig
@@ -57,7 +58,10 @@ def create_app(config: ServiceConfig) -> FastAPI:
         app.include_router(module.router)
     if service.click_log is not None:
         app.include_router(click_api.router)
-    app.router.routes.extend(tools_app.routes)
+    (tools_route,) = tools_app.routes
+    assert isinstance(tools_route, Route)
+    # Only POST: a server without sessions has nothing to say on a stream of GET, which would stay open.
+    app.router.routes.append(Route(tools_route.path, tools_route.endpoint, methods=["POST"]))
     app.add_middleware(Protection, service=service)
     if config.origins:
         # Any header: clients have their own, and MCP's for the version of the protocol and the session.
@@ -94,12 +98,15 @@ class _Page:
 
 
 def _complete_openapi(app: FastAPI) -> None:
-    """Add the token to the OpenAPI document, and remove status 422 of GET: invalid parameters get 400."""
+    """Complete the OpenAPI document: the token, the forms of bodies; no status 422 of GET, which answers 400."""
     document = app.openapi()  # FastAPI caches this object
     bearer, key = {"type": "http", "scheme": "bearer"}, {"type": "apiKey", "in": "header", "name": "X-API-Key"}
     document["components"]["securitySchemes"] = {"Bearer": bearer, "Key": key}
     document["security"] = [{}, {"Bearer": []}, {"Key": []}]
     for methods in document["paths"].values():
+        for method in methods.values():
+            for content in method.get("requestBody", {}).get("content", {}).values():
+                document["components"]["schemas"].update(content["schema"].pop("$defs", {}))
         methods.get("get", {"responses": {}})["responses"].pop("422", None)
 
 
@@ -108,17 +115,11 @@ async def _refused(request: Request, error: InputError | RequestError) -> JSONRe
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-    """Reports the first invalid parameter or body field."""
+    """Reports the first invalid parameter; bodies are validated by `bodies.JsonBody`."""
     first = error.errors()[0]
-    kind, *path = map(str, first["loc"])
-    if request.url.path.endswith("/rerank"):
-        del path[:1]  # the request format, documents or texts
-    # The field's path ends at the number of a list item: the name of the item's type follows.
-    end = next((place for place, part in enumerate(path, 1) if part.isdigit()), len(path))
-    field, reason = ".".join(path[:end]) or kind, first["msg"]
-    if field == "body" and "json" not in request.headers.get("content-type", ""):
-        reason = "expected JSON, with the header Content-Type: application/json"
-    return RequestError(422 if kind == "body" else 400, f"{field}: {reason}", field).response()
+    kind, *path = first["loc"]
+    field, reason = describe_invalid({**first, "loc": path})
+    return RequestError(400, f"{field or kind}: {reason}", field or str(kind)).response()
 
 
 async def _http_error(request: Request, error: HTTPException) -> JSONResponse:

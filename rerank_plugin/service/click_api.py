@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.service.bodies import JsonBody
 from rerank_plugin.service.click_log import Click, ClickTooLargeError
 from rerank_plugin.service.errors import RequestError, error_responses
+from rerank_plugin.service.parameters import QueryString
 from rerank_plugin.service.state import get_service
 
 log = logging.getLogger(__name__)
@@ -22,8 +25,8 @@ class ClickRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    query: str = Field(max_length=MAX_QUERY)
-    shown: list[str] = Field(min_length=1, description="Ids of the shown documents, from the top down.")
+    query: QueryString = Field(max_length=MAX_QUERY)
+    shown: list[str] = Field(min_length=1, fail_fast=True, description="Ids of the shown documents, from the top down.")
     clicked: str = Field(description="Id of the clicked document.")
     position: int = Field(ge=1, le=1_000_000, description="Rank of the clicked document, from 1 on over all pages.")
     session: str = Field(
@@ -33,15 +36,23 @@ class ClickRequest(BaseModel):
         default=None, ge=0, le=86_400, description="Seconds that the document was open, if known."
     )
 
-    @field_validator("query", "shown", "clicked", "session")
+    @field_validator("shown", "clicked", "session")
     @classmethod
     def _encodable(cls, value: str | list[str]) -> str | list[str]:
         "".join(value).encode()  # JSON can hold lone surrogates, which UTF-8 cannot encode
         return value
 
 
-@router.post("/{index}/click", status_code=204, responses=error_responses(400, 401, 404, 408, 413, 422, 429, 503))
-def click(request: Request, index: str, body: ClickRequest) -> Response:
+BODY = JsonBody(ClickRequest)
+
+
+@router.post(
+    "/{index}/click",
+    status_code=204,
+    responses=error_responses(400, 401, 404, 408, 413, 422, 429, 503),
+    openapi_extra=BODY.openapi,
+)
+def click(request: Request, index: str, body: Annotated[ClickRequest, BODY.parsed]) -> Response:
     """Log a click and the list it was on. Send it once: at the click, or when the document is closed."""
     service = get_service(request)
     assert service.click_log is not None  # else the service does not have this route

@@ -32,10 +32,14 @@ class Snapshot:
         self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
         first = next(iter(self.indexes.values())).index
         self.text_rerankers: dict[str, ServedTextReranker] = {}
+        by_spec: dict[str, ServedTextReranker] = {}
         for name, spec in config.rerankers.items():
+            if spec in by_spec:
+                self.text_rerankers[name] = by_spec[spec].named(name)
+                continue
             stop_if_asked()
             log.info("texts: loading and warming %s", name)
-            reranker = self.text_rerankers[name] = ServedTextReranker(name, spec, first, config.running)
+            reranker = self.text_rerankers[name] = by_spec[spec] = ServedTextReranker(name, spec, first, config.running)
             reranker.rank_together([(WARM_UP_QUERY, [WARM_UP_QUERY, "a text about something else"], None)])
         query_stems(WARM_UP_QUERY)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -45,6 +45,16 @@ class OverloadedError(RequestError):
 
     def __init__(self) -> None:
         super().__init__(429, "the service has more requests than it can answer: try again in a second", None, 1)
+
+
+def describe_invalid(error: Mapping[str, Any]) -> tuple[str, str]:
+    """The field of a validation error of pydantic, empty if it is the whole, and the reason in one line."""
+    path = [*map(str, error["loc"])]
+    # The field's path ends at the number of a list item: the name of the item's type follows.
+    end = next((place for place, part in enumerate(path, 1) if part.isdigit()), len(path))
+    is_item = bool(path) and path[end - 1].isdigit()
+    reason = "is null: leave it out, or send a value" if is_item and error["input"] is None else error["msg"]
+    return ".".join(path[:end]), " ".join(reason.split())
 
 
 @contextmanager

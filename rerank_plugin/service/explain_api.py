@@ -13,6 +13,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import IndexAnswer, QueryText
 from rerank_plugin.service.errors import error_responses, field_errors
+from rerank_plugin.service.parameters import MOST_FILTERS, QueryString
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service, get_service
 
@@ -24,14 +25,16 @@ class ExplainParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str = Field(min_length=1)
+    query: QueryString = Field(min_length=1)
     docid: str = Field(description="Id of a candidate of the query.")
     reranker: str | None = Field(
         default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
     )
     first_stage: str | None = Field(default=None, description="A first stage of the index.")
     depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
-    filter: list[str] = Field(default=[], description="The filters of the search, which restrict its candidates.")
+    filter: list[str] = Field(
+        default=[], max_length=MOST_FILTERS, description="The filters of the search, which restrict its candidates."
+    )
 
 
 class ExplainAnswer(IndexAnswer):

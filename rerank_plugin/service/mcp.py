@@ -6,13 +6,14 @@ beginning of the document, which `get_document` gives whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, TextContent
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
 from rerank_plugin import __version__
@@ -20,17 +21,22 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.service import explain_api, rerank_api, search_api
 from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer
 from rerank_plugin.service.collections import Snapshot
-from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.errors import RequestError, describe_invalid
 from rerank_plugin.service.explain_api import ExplainAnswer, ExplainParameters
 from rerank_plugin.service.parameters import DocumentForm, SearchParameters
 from rerank_plugin.service.rerank_api import RerankRequest
 from rerank_plugin.service.state import Service
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 INSTRUCTIONS = "Search collections of titles and abstracts with neural re-ranking. Call list_indexes first."
 SHOWN_FIELDS = "id,title,abstract,text,contents,date,journal,retracted"  # of a hit, by default
 SHOWN_LENGTH = 300  # characters of a hit's text, by default
 
-Filters = Annotated[str | list[str] | None, Field(description="Like year:2015-2020 or type:Review; one or several.")]
+Filters = Annotated[
+    str | Annotated[list[str], Field(fail_fast=True)] | None,
+    Field(description="Like year:2015-2020 or type:Review; one or several."),
+]
+Documents = Annotated[list[str | dict[str, Any]], Field(fail_fast=True, json_schema_extra={"minItems": 1})]
 Id = Annotated[str | int, Field(description="Id of a document.")]
 Fields = Annotated[
     str | None,
@@ -75,9 +81,49 @@ class ShortRanking(BaseModel):
     notes: list[str]
 
 
+class Server(MCPServer):
+    """A server of tools that refuses unknown arguments and answers errors in one line."""
+
+    def __init__(self, *tools: Tool):
+        super().__init__(
+            "rerank_plugin", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", tools=[*tools],
+            subscriptions=False,
+        )  # fmt: skip
+        self.arguments = {tool.name: tool.parameters["properties"].keys() for tool in tools}
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """The result of a tool; errors as for `MCPServer.call_tool`."""
+        known = self.arguments.get(name, arguments.keys())
+        if unknown := next((argument for argument in arguments if argument not in known), None):
+            taken = f"takes {', '.join(known)}" if known else "takes no arguments"
+            raise ToolError(f"{name} has no argument {unknown[:100]!r}: it {taken}")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except UnexpectedToolError:
+            raise  # logged with its cause; its message is one line
+        except ToolError as error:
+            message = str(error)
+            if isinstance(error.__cause__, ValidationError):
+                message = ": ".join(describe_invalid(error.__cause__.errors(include_url=False)[0]))
+            raise ToolError(" ".join(message.split())) from None
+
+
 def mcp_server(service: Service) -> MCPServer:
     """An MCP server whose tools use the collections of a service."""
-    server = MCPServer("rerank_plugin", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
+    tools: list[Tool] = []
+
+    def tool(title: str) -> Callable[[Function], Function]:
+        """Makes a tool of a function, which changes nothing."""
+        annotations = ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
+
+        def add(function: Function) -> Function:
+            tools.append(Tool.from_function(function, title=title, annotations=annotations))
+            tools[-1].parameters["additionalProperties"] = False
+            return function
+
+        return add
 
     @contextmanager
     def in_use() -> Iterator[Snapshot]:
@@ -86,8 +132,7 @@ def mcp_server(service: Service) -> MCPServer:
             with service.collections.in_use() as snapshot:
                 yield snapshot
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ToolError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise ToolError(": ".join(describe_invalid(error.errors(include_url=False)[0]))) from None
         except (RequestError, InputError) as error:
             request_error = error if isinstance(error, RequestError) else InputError(str(error))
             raise ToolError(service.public_error(request_error).error) from None
@@ -98,13 +143,13 @@ def mcp_server(service: Service) -> MCPServer:
         with in_use() as snapshot, service.scheduler.admitted():
             yield snapshot
 
-    @server.tool()
+    @tool("List the indexes")
     async def list_indexes() -> Annotated[CallToolResult, IndexesAnswer]:
         """The indexes with their first stages, rerankers and fields to filter by."""
         with admitted() as snapshot:
             return _compact(search_api.describe_indexes(service, snapshot))
 
-    @server.tool()
+    @tool("Search an index")
     async def search(
         query: str,
         index: str | None = None,
@@ -139,7 +184,7 @@ def mcp_server(service: Service) -> MCPServer:
                 )  # fmt: skip
             )
 
-    @server.tool()
+    @tool("Read a document")
     async def get_document(
         docid: Id, index: str | None = None, fields: Fields = None, max_doc_length: int | None = None
     ) -> Annotated[CallToolResult, DocumentAnswer]:
@@ -149,9 +194,9 @@ def mcp_server(service: Service) -> MCPServer:
             answer = await search_api.get_document(service, snapshot.index(index), str(docid), form)
             return _compact(answer.model_copy(update={"doc": _once(answer.doc, fields)}))
 
-    @server.tool()
+    @tool("Re-rank texts")
     async def rerank(
-        query: str, documents: list[str | dict[str, Any]], top_n: int | None = None, model: str | None = None
+        query: str, documents: Documents, top_n: int | None = None, model: str | None = None
     ) -> Annotated[CallToolResult, ShortRanking]:
         """Re-rank texts, or objects with title and text, by relevance to a query. They need not be in an index."""
         with in_use() as snapshot:
@@ -162,7 +207,7 @@ def mcp_server(service: Service) -> MCPServer:
                 ShortRanking(model=answer.model, reranked=answer.reranked, results=results, notes=answer.notes)
             )
 
-    @server.tool()
+    @tool("Explain a rank")
     async def explain(
         query: str, docid: Id, index: str | None = None, reranker: str | None = None, filter: Filters = None
     ) -> Annotated[CallToolResult, ExplainAnswer]:
@@ -172,7 +217,7 @@ def mcp_server(service: Service) -> MCPServer:
             answer = await explain_api.explain_document(service, snapshot.index(index), parameters)
             return _compact(answer.model_copy(update={"matrix": [], "pooled": []}))
 
-    return server
+    return Server(*tools)
 
 
 def _compact(answer: BaseModel) -> CallToolResult:

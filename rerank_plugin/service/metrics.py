@@ -19,6 +19,10 @@ class Metrics:
         self.stages = Histogram(
             "rerank_stage_seconds", "Time of a stage of a query", ["stage"], registry=self.registry, buckets=SECONDS
         )
+        self.times = Histogram(
+            "rerank_request_seconds", "Time from a request to the end of its answer, by path", ["path"],
+            registry=self.registry, buckets=SECONDS,
+        )  # fmt: skip
         self.requests = Counter("rerank_requests", "Answers by status", ["status"], registry=self.registry)
         self.late = Counter(
             "rerank_late", "Searches answered in first-stage order after the deadline", registry=self.registry

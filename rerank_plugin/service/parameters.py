@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 SHORTENED = ("abstract", "body", "content", "contents", "text")  # document fields that max_doc_length cuts
+MOST_FILTERS = 100  # of a request
+CONTROL = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f]")  # white space but the space, and control characters
+SEPARATORS = "\x1c\x1d\x1e\x1f"  # white space to Python, but control characters that no one writes
+
+
+def encodable(text: str) -> str:
+    """The text; a `ValueError` if it has a lone surrogate, which UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text has half a character (a lone surrogate)") from None
+    return text
+
+
+def spaced(text: str) -> str:
+    """The text with a space for every tab, line end and other white space.
+
+    Raises:
+        ValueError: it has another control character, or a lone surrogate.
+    """
+    return CONTROL.sub(_space, encodable(text))
+
+
+def _space(character: re.Match[str]) -> str:
+    if character[0] in SEPARATORS or not character[0].isspace():
+        raise ValueError(f"the text has the control character U+{ord(character[0]):04X}: remove it")
+    return " "
+
+
+QueryString = Annotated[str, AfterValidator(spaced)]
 
 
 class DocumentForm(BaseModel):
@@ -41,7 +72,9 @@ class DocumentForm(BaseModel):
 class SearchParameters(DocumentForm):
     """The parameters of a search."""
 
-    query: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, description="May be repeated.")
+    query: list[Annotated[QueryString, Field(min_length=1)]] = Field(
+        min_length=1, fail_fast=True, description="May be repeated."
+    )
     hits: int = Field(default=10, ge=1, le=1000)
     offset: int = Field(default=0, ge=0, le=100_000, description="Hits to skip: page 2 of ten hits each begins at 10.")
     reranker: str | None = Field(
@@ -49,7 +82,9 @@ class SearchParameters(DocumentForm):
     )
     first_stage: str | None = Field(default=None, description="A first stage of the index.")
     depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
-    filter: list[str] = Field(default=[], description="Like year:2015-2020 or type:Review; may be repeated.")
+    filter: list[str] = Field(
+        default=[], max_length=MOST_FILTERS, description="Like year:2015-2020 or type:Review; may be repeated."
+    )
     sort: Literal["score", "date"] = Field(default="score", description="date: candidates by date, newest first.")
     k1: float | None = Field(default=None, ge=0, le=1000, allow_inf_nan=False, description="BM25 parameter.")
     b: float | None = Field(default=None, ge=0, le=1, description="BM25 parameter.")

@@ -1,8 +1,9 @@
-"""``/rerank``, ``/v1/rerank`` and ``/v2/rerank``: re-rank the texts of a request, for clients of other services.
+"""``/rerank``, ``/v1/rerank``, ``/v2/rerank``, ``/infinity/rerank``: re-rank texts, for clients of other services.
 
 Clients of Cohere, Jina, vLLM, Infinity and Voyage send ``documents`` and share one answer format, which has the keys of
 all. Clients of Text Embeddings Inference (TEI) send ``texts`` and get TEI's format. Other keys of these services are
-ignored.
+ignored. At ``/infinity/rerank`` documents come back as texts: LiteLLM's client of Infinity expects that, but its
+requests are those of its client of vLLM, which expects objects.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import AfterValidator, AliasChoices, BaseModel, Discriminator, Field, Tag
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field
 
 from rerank_plugin.ranking.reranker import RankedText
 from rerank_plugin.ranking.texts import fields_of, title_of
+from rerank_plugin.service.bodies import JsonBody
 from rerank_plugin.service.errors import RequestError, error_responses, field_errors
 from rerank_plugin.service.highlighting import phrases, query_stems
+from rerank_plugin.service.parameters import QueryString, encodable
 from rerank_plugin.service.scheduling import SMALLEST_COST
 from rerank_plugin.service.served_index import ServedTextReranker
 from rerank_plugin.service.state import Service, get_service
@@ -32,25 +35,16 @@ SEARCH_CHARACTERS = 500_000  # as many cost what a search costs: 500 candidates 
 NO_MODEL = "default/not-specified"  # Infinity's client sends it
 
 
-def _encodable(text: str) -> str:
-    """The text; a `ValueError` if it has a lone surrogate, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("the text has half a character (a lone surrogate)") from None
-    return text
-
-
 def _sendable(document: dict[str, Any]) -> dict[str, Any]:
-    """The document as an answer can have it: JSON has no NaN, which becomes null; a `ValueError` as in `_encodable`."""
+    """The document as an answer can have it: JSON has no NaN, which becomes null; a `ValueError` as in `encodable`."""
     try:
-        text = _encodable(json.dumps(document, ensure_ascii=False))
+        text = encodable(json.dumps(document, ensure_ascii=False))
     except RecursionError:
         raise ValueError("the document is nested too deeply") from None
     return json.loads(text, parse_constant=lambda _: None) if "NaN" in text or "Infinity" in text else document
 
 
-Text = Annotated[str, Field(strict=True), AfterValidator(_encodable)]
+Text = Annotated[str, Field(strict=True), AfterValidator(encodable)]
 Object = Annotated[dict[str, Any], AfterValidator(_sendable)]
 
 
@@ -65,18 +59,19 @@ class SpansRequest(BaseModel):
 class RerankRequest(BaseModel):
     """A request in the format of Cohere, Jina, vLLM, Infinity and Voyage."""
 
-    query: Text = Field(min_length=1)
+    query: QueryString = Field(strict=True, min_length=1)
     documents: list[Text | Object] = Field(
-        description="Texts, or objects with title and text, abstract or contents; an answer has them whole."
-    )
+        fail_fast=True, json_schema_extra={"minItems": 1},
+        description="Texts, or objects with title and text, abstract or contents; an answer has them whole.",
+    )  # fmt: skip
     model: Text | None = Field(default=None, description="A reranker of the service; the first if absent.")
     top_n: int | None = Field(default=None, ge=1, strict=True, description="Documents to return; all if absent.")
     top_k: int | None = Field(default=None, ge=1, strict=True, description="Another name of top_n.")
     return_documents: bool | None = Field(
         default=None, description="Default: true, as for Jina, but false at /v2/rerank."
     )
-    rank_fields: list[str] | None = Field(
-        default=None, min_length=1, description="Fields of documents that are objects to read, in this order."
+    rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = Field(
+        default=None, description="Fields of documents that are objects to read, in this order."
     )
     max_tokens_per_doc: int | None = Field(
         default=None, ge=1, description="Words of a document to read; all if absent."
@@ -94,8 +89,8 @@ class RerankRequest(BaseModel):
 class TextsRequest(BaseModel):
     """A request in the format of Text Embeddings Inference. A model reads the beginning of a long text."""
 
-    query: Text = Field(min_length=1)
-    texts: list[Text]
+    query: QueryString = Field(strict=True, min_length=1)
+    texts: list[Text] = Field(fail_fast=True, json_schema_extra={"minItems": 1})
     raw_scores: bool = Field(default=False, description="Return the model's scores, not relevance between 0 and 1.")
     return_text: bool = False
     truncate: bool | None = Field(
@@ -163,22 +158,22 @@ class TitledText(NamedTuple):
         return TitledText(self.title[:kept], self.text[: max(0, kept - len(self.title) - bool(self.title))])
 
 
-def _format(body: Any) -> str:
-    return "texts" if isinstance(body, dict) and "texts" in body else "documents"
+def _form(body: Any) -> type[BaseModel]:
+    return TextsRequest if isinstance(body, dict) and "texts" in body else RerankRequest
 
 
-AnyRequest = Annotated[
-    Annotated[RerankRequest, Tag("documents")] | Annotated[TextsRequest, Tag("texts")], Discriminator(_format)
-]
+BODY = JsonBody(RerankRequest, TextsRequest, choose=_form, most="most_documents")
+AnyRequest = Annotated[RerankRequest | TextsRequest, BODY.parsed]
 RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"model": RerankAnswer | list[TextResult]},
     **error_responses(400, 401, 404, 413, 415, 421, 422, 429, 503),
 }
 
 
-@router.post("/rerank", responses=RESPONSES, response_model=None)
-@router.post("/v1/rerank", responses=RESPONSES, response_model=None)
-@router.post("/v2/rerank", responses=RESPONSES, response_model=None)
+@router.post("/rerank", responses=RESPONSES, response_model=None, openapi_extra=BODY.openapi)
+@router.post("/v1/rerank", responses=RESPONSES, response_model=None, openapi_extra=BODY.openapi)
+@router.post("/v2/rerank", responses=RESPONSES, response_model=None, openapi_extra=BODY.openapi)
+@router.post("/infinity/rerank", responses=RESPONSES, response_model=None, openapi_extra=BODY.openapi)
 async def rerank(request: Request, body: AnyRequest) -> JSONResponse:
     """Re-rank the documents of a request, which need not be in any index."""
     service = get_service(request)
@@ -186,7 +181,10 @@ async def rerank(request: Request, body: AnyRequest) -> JSONResponse:
         if isinstance(body, TextsRequest):
             results = await rerank_texts(service, snapshot.text_reranker(None), body)
             return JSONResponse([result.model_dump(exclude_none=True) for result in results])
-        version = "2" if request.url.path.startswith("/v2") else "1"
+        path = request.url.path
+        version = "2" if path.startswith("/v2") else "1"
+        if path.startswith("/infinity") and body.raw_scores is None:
+            body.raw_scores = False  # as Infinity's own client sends it
         model = None if body.model == NO_MODEL else body.model
         answer = await rerank_documents(service, snapshot.text_reranker(model), body, version)
         return JSONResponse(_json_of(answer))

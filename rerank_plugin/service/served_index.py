@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
@@ -72,6 +73,12 @@ class ServedTextReranker:
         except InputError:
             self.reranker = load(statistics=statistics)
 
+    def named(self, name: str) -> ServedTextReranker:
+        """The same reranker under another name."""
+        renamed = copy(self)
+        renamed.name = name
+        return renamed
+
     def rank_together(self, items: Sequence[tuple[str, Sequence[Any], int | None]]) -> list[list[RankedText]]:
         """The ranked documents of several requests: query, documents, and how many to return."""
         return [self.reranker._reranked(*item) for item in items]  # the answer has the notes: do not log them
@@ -108,12 +115,13 @@ class ServedIndex:
             self.first_stages[config.first_stage_name] = configured.open(self.index)
         self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}
+        by_spec: dict[str, ServedReranker] = {}  # a reranker under several names is loaded once
         for reranker, spec in config.rerankers.items():
-            stop_if_asked()
-            log.info("index %s: loading %s", name, reranker)
-            self.rerankers[reranker] = ServedReranker(
-                load_stages([Stage.parse(spec)], self.index.forward, config.running)
-            )
+            if spec not in by_spec:
+                stop_if_asked()
+                log.info("index %s: loading %s", name, reranker)
+                by_spec[spec] = ServedReranker(load_stages([Stage.parse(spec)], self.index.forward, config.running))
+            self.rerankers[reranker] = by_spec[spec]
         self._cascade = lru_cache(MAX_CASCADES)(self._new_cascade)
         self._warm()
 
@@ -125,7 +133,7 @@ class ServedIndex:
         for stage in self.first_stages:
             stop_if_asked()
             candidates[stage] = [self.candidates(query, stage, self.config.depth) for query in queries]
-        for name, reranker in self.rerankers.items():
+        for reranker, name in {reranker: name for name, reranker in reversed(self.rerankers.items())}.items():
             stop_if_asked()
             log.info("index %s: warming %s", self.name, name)
             reranker.rank_together([*zip(queries, candidates[BM25])])

@@ -45,7 +45,7 @@ class ServiceConfig:
     depth: int = setting(500, "default number of candidates to re-rank")
     deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
     queue: int = setting(
-        10, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429"
+        64, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429"
     )
     threads: int = setting(2, "number of concurrent first-stage searches")
     most_depth: int = setting(1000, "largest depth of a request")
@@ -54,10 +54,15 @@ class ServiceConfig:
     most_words: int = setting(5000, "largest number of words in a query, or in a document to re-rank")
     most_characters: int = setting(100_000, "largest number of characters in a query, or in a document to re-rank")
     most_megabytes: int = setting(16, "largest body of a request, in megabytes")
+    most_unpacked_megabytes: int = setting(8, "largest compressed body of a request when unpacked, in megabytes")
+    most_held_megabytes: int = setting(
+        128, "largest sum of all bodies that arrive or are worked on, in megabytes; then the largest is refused"
+    )
     click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begins")
     body_seconds: float = setting(10.0, "seconds in which the body of a request must arrive")
     header_seconds: float = setting(10.0, "seconds in which the headers of a request must arrive")
     most_unfinished: int = setting(128, "largest number of connections without complete headers; the oldest is closed")
+    most_connections: int = setting(1000, "largest number of connections; then one without a request is closed")
 
     @property
     def first_stage_name(self) -> str:
@@ -67,11 +72,15 @@ class ServiceConfig:
 
     def __post_init__(self) -> None:
         counts = ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words")
-        for name in (*counts, "most_characters", "most_unfinished", "click_log_megabytes"):
+        for name in (*counts, "most_characters", "most_unfinished", "most_connections", "click_log_megabytes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if min(self.deadline, self.body_seconds, self.header_seconds, self.most_megabytes) <= 0:
-            raise InputError("deadline, body_seconds, header_seconds and most_megabytes must be above 0")
+        positive = ("deadline", "body_seconds", "header_seconds", "most_megabytes")
+        for name in (*positive, "most_unpacked_megabytes", "most_held_megabytes"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}: it must be above 0")
+        if wrong := [name for name in (*self.indexes, *self.rerankers) if not name.isprintable()]:
+            raise InputError(f"the name {wrong[0]!r} has a control character: give it another one")
         if wrong := [name for name in self.public_names if not re.fullmatch(r"\*|[^\s/:]+", name)]:
             raise InputError(f"the public name '{wrong[0]}' must be a name without scheme, port or path, or *")
         if self.depth > self.most_depth:

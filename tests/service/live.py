@@ -13,7 +13,8 @@ from rerank_plugin.service.settings import ServiceConfig
 
 @contextmanager
 def serving(config: ServiceConfig, **client):
-    """A client of a service with this configuration on a free port; ``client.app`` is the service's application."""
+    """A client of a service with this configuration on a free port; ``client.app`` is the service's application,
+    ``client.server`` its server."""
     app = create_app(config)
     server = server_of(app)
     socket = bind_socket("127.0.0.1", 0)
@@ -22,7 +23,7 @@ def serving(config: ServiceConfig, **client):
     thread.start()
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{socket.getsockname()[1]}", timeout=60, **client) as http:
-            http.app = app
+            http.app, http.server = app, server
             yield http
     finally:
         server.should_exit = True

@@ -111,6 +111,12 @@ def test_a_closed_connection_cancels_its_query(index_folder):
     config = ServiceConfig({"small": str(index_folder)}, {"blocking": f"{__name__}:BlockingReranker"}, deadline=600)
     with serving(config) as service, blocked_reranker() as calls:
         scheduler = state(service).scheduler
+        with ThreadPoolExecutor(20) as agents:  # all wait, and none is refused
+            asked = [agents.submit(service.get, SEARCH, params={"query": f"cancer {n}"}) for n in range(20)]
+            wait_until(lambda: scheduler.admitted_queries == 20)
+            BlockingReranker.open.set()
+            assert all(answer.result().json()["reranked"] for answer in asked)
+        BlockingReranker.open.clear()
         calls.clear()
         for n in range(3):
             with socket.create_connection([service.base_url.host, service.base_url.port]) as client:

@@ -23,7 +23,10 @@ async def call(client, tool, **arguments):
 
 async def use(client):
     """All tools, and their errors."""
-    assert sorted(tool.name for tool in (await client.list_tools()).tools) == TOOLS
+    tools = (await client.list_tools()).tools
+    assert sorted(tool.name for tool in tools) == TOOLS and all(tool.title and tool.description for tool in tools)
+    assert all(tool.annotations.read_only_hint and tool.annotations.title == tool.title for tool in tools)
+    assert not any(tool.input_schema["additionalProperties"] for tool in tools)
     (index,) = (await call(client, "list_indexes"))["indexes"]
     hits = (await call(client, "search", query="aspirin heart attack", hits=3, index=index["name"]))["candidates"]
     best = hits[0]["docid"]
@@ -39,6 +42,15 @@ async def use(client):
         ("search", {"query": "a", "hits": 0}, "hits: Input should be greater than or equal to 1"),
         ("get_document", {"docid": "none"}, "no document 'none'"),
         ("rerank", {"query": "a", "documents": []}, "documents is empty"),
+        ("rerank", {"query": "a", "documents": ["b", None]}, "documents.1: is null"),
+        ("rerank", {"query": "a", "documents": [1] * 2000}, "documents.0: Input should be a valid string"),
+        ("rerank", {"query": "a", "documents": ["b"] * 1001}, "a request may have at most 1000"),
+        ("rerank", {"documents": ["b"]}, "query: Field required"),
+        ("search", {"query": "a\0b"}, "the control character U+0000"),
+        ("search", {"query": "a", "hits": "many"}, "hits: Input should be a valid integer"),
+        ("search", {"query": "a", "top_k": 3}, "search has no argument 'top_k': it takes query, index, hits"),
+        ("list_indexes", {"a\nb": 1}, "takes no arguments"),
+        ("search", {"query": "a", "filter": [f"year:{n}" for n in range(101)]}, "at most 100 items"),
     ):
         result = await client.call_tool(tool, arguments)
         assert result.is_error and message in result.content[0].text and "\n" not in result.content[0].text

@@ -10,12 +10,15 @@ import rerankers
 from langchain_cohere import CohereRerank
 
 import rerank_plugin as rp
+from rerank_plugin.serve import _by_name
 from rerank_plugin.service import rerank_api
+from rerank_plugin.service.settings import ServiceConfig
 from tests.conftest import DOCUMENTS
+from tests.service.live import serving
 
 QUERY = "statins and cholesterol"
 TEXTS = [f"{document.title}. {document.abstract}" for document in DOCUMENTS]
-PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
+PATHS = ("/rerank", "/v1/rerank", "/v2/rerank", "/infinity/rerank")
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,50 @@ def test_litellm(url, order):
     for model in ("cohere/delta", "jina_ai/delta", "hosted_vllm/delta"):
         answer = litellm.rerank(model=model, query=QUERY, documents=TEXTS, top_n=5, api_base=url, api_key="token")
         assert places(answer.results) == order[:5]
+
+
+def test_litellm_s_client_of_infinity(service, url, order):
+    """It sends what its client of vLLM sends, and expects documents to come back as texts."""
+    for documents in (True, False):
+        answer = litellm.rerank(
+            model="infinity/delta", query=QUERY, documents=TEXTS, top_n=5, api_base=f"{url}/infinity", api_key="token",
+            return_documents=documents,
+        )  # fmt: skip
+        assert places(answer.results) == order[:5]
+        returned = [result["document"]["text"] for result in answer.results if "document" in result]
+        assert returned == ([TEXTS[place] for place in order[:5]] if documents else [])
+
+
+def test_names_that_clients_cannot_change(index_folder, order):
+    """As `serve --reranker NAME=delta` gives them to LibreChat, Cohere's clients and Open WebUI; it is loaded once."""
+    names = ("jina-reranker-v2-base-multilingual", "rerank-v3.5", "reranker", "BAAI/bge-reranker-v2-m3")
+    with serving(ServiceConfig({"small": str(index_folder)}, _by_name([f"{name}=delta" for name in names]))) as client:
+        url = str(client.base_url).rstrip("/")
+        for name in names:
+            results = cohere.ClientV2("token", base_url=url).rerank(model=name, query=QUERY, documents=TEXTS).results
+            assert [result.index for result in results] == order
+            answer = post(client, "/v1/rerank", model=name, query=QUERY, documents=TEXTS, top_n=len(TEXTS))
+            assert answer["model"] == name and places(answer["results"]) == order
+        current = client.app.state.service.collections.current
+        assert len({id(reranker.reranker) for reranker in current.text_rerankers.values()}) == 1
+        assert len({*current.indexes["small"].rerankers.values()}) == 1
+        assert {model["id"] for model in client.get("/v1/models").json()["data"]} == {*names}
+
+
+def test_times_are_counted_by_path(service):
+    def counted():
+        lines = service.get("/metrics").text.splitlines()
+        return {line.split('"')[1]: float(line.split()[-1]) for line in lines if "request_seconds_count" in line}
+
+    before = counted()
+    for path in PATHS:
+        post(service, path, query=QUERY, texts=TEXTS)
+        post(service, path, 400, query=QUERY, texts=[])
+    for path in ("/v1/small/search?query=a", "/v1/small/doc/7", "/nothing", "/v1/nothing"):
+        service.get(path)
+    more = {path: count - before.get(path, 0) for path, count in counted().items() if count != before.get(path)}
+    expected = dict.fromkeys(PATHS, 2) | {"/v1/{index}/search": 1, "/v1/{index}/doc/{docid:path}": 1}
+    assert more == expected | {"/metrics": 1}
 
 
 def test_langchain_cohere(url, order):
@@ -247,6 +294,18 @@ def test_errors_name_the_field(service, body, status, field):
         answer = service.post(path, json=body)
         assert (answer.status_code, answer.json()["field"]) == (status, field)
         assert answer.json()["error_type"]
+
+
+@pytest.mark.parametrize("field", ["documents", "texts"])
+def test_null_among_texts_is_named_by_its_place(service, field):
+    for place in (0, 2):
+        texts = ["a", "b", "c"]
+        texts[place] = None
+        answer = post(service, status=422, query="a", **{field: texts})
+        assert answer["error"] == f"{field}.{place}: is null: leave it out, or send a value"
+    schemas = service.get("/openapi.json").json()["components"]["schemas"]
+    form = schemas["RerankRequest" if field == "documents" else "TextsRequest"]
+    assert form["properties"][field]["minItems"] == 1  # an empty list is answered by 400
 
 
 def test_a_body_without_the_json_content_type_gets_a_hint(service):

@@ -160,3 +160,22 @@ def test_only_a_service_with_a_token_reloads_over_http(service):
     assert get(service, "/healthz") == {"status": "ok"}
     assert service.post("/admin/reload").status_code == 403
     assert service.post("/admin/update", json={"merge": True}).status_code == 403
+
+
+@pytest.mark.parametrize("text", ["\0heart", "heart\x01attack", "heart\x1fattack", "heart\x7f", "\x9fheart"])
+def test_control_characters_are_refused(service, text):
+    code = f"U+{next(ord(character) for character in text if not character.isprintable()):04X}"
+    for path, parameters in (("search", {}), ("explain", {"docid": "MED-1"})):
+        answer = service.get(f"/v1/small/{path}", params={"query": text, **parameters})
+        assert answer.status_code == 400 and f"the control character {code}" in answer.json()["error"], answer.text
+    for body in ({"documents": ["b"]}, {"texts": ["b"]}):
+        answer = service.post("/rerank", json={"query": text, **body})
+        assert (answer.status_code, answer.json()["field"]) == (422, "query") and code in answer.json()["error"]
+
+
+def test_white_space_of_a_query_is_spaces(service):
+    answers = [
+        service.get("/v1/small/search", params={"query": f"heart{space}attack"}).json() for space in " \t\n\r\x85"
+    ]
+    assert {answer["query"]["text"] for answer in answers} == {"heart attack"}
+    assert all(answer["candidates"] == answers[0]["candidates"] for answer in answers)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -9,7 +10,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from socket import AF_INET6, create_server
+from socket import AF_INET6, create_connection, create_server
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,12 +23,17 @@ BLOCKS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @contextmanager
-def server(*arguments, folder=None):
-    """The process of the command, once it listens, and its address."""
+def server(*arguments, folder=None, files=None):
+    """The process of the command, once it listens, and its address; ``files`` limits how many it may open."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files // 2, files))
+
     command = [sys.executable, *SERVE, "--port", "0", *map(str, arguments)]
     with subprocess.Popen(
-        command, cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+        command, cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=limit if files else None,
+    ) as process:  # fmt: skip
         try:
             address = process.stdout.readline().strip()
             assert address, process.stderr.read()
@@ -73,7 +80,9 @@ def test_the_commands_of_service_md_run(curl):
 
 
 def test_signals_reload_and_stop_without_failing_a_request(index_folder):
-    with server("--index", f"a={index_folder}", "--reranker", "bm25-title") as (process, address):
+    with server("--index", f"a={index_folder}", "--reranker", "bm25-title", files=500) as (process, address):
+        place = urlsplit(address)
+        opened = [create_connection((place.hostname, place.port)) for _ in range(600)]  # more than it may open
 
         def status(_):
             return httpx.get(f"{address}/v1/a/search", params={"query": "cancer"}, timeout=60).status_code
@@ -86,11 +95,15 @@ def test_signals_reload_and_stop_without_failing_a_request(index_folder):
                 break
             time.sleep(0.02)
         else:
-            pytest.fail("the service was not reloaded")
+            process.kill()
+            pytest.fail(f"the service was not reloaded: {process.communicate()[1]}")
         for _ in range(20):  # reloads that the end gives up
             process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=30)
+    for connection in opened:
+        connection.close()
+    assert log.count("was not accepted") <= 1 and "as this process may open 500 files only" in log
     assert process.returncode == 0 and "Traceback" not in log
     for line in ("index a: opening ", "index a: warming bm25, ", "index a: warming bm25-title", "ready: "):
         assert f"\n{line}" in f"\n{log}"
@@ -114,6 +127,8 @@ def test_an_address_of_ip_version_6(index_folder):
         (("--queue", "0"), "queue is 0"),
         (("--public-name", "https://a.org"), "'https://a.org' must be a name without scheme"),
         (("--token-file", "nowhere"), "nowhere"),
+        (("--token-file", "/dev/zero"), "is not a regular file"),
+        (("--index", "a\tb=i"), "has a control character"),
         (("--index", "i", "--click-log", "l.gz"), "leave out .gz"),
         (("--mcp", "--click-log", "l"), "leave one of them out"),
         (("--port", "{taken}"), "choose another --port"),
