@@ -11,8 +11,8 @@ After the columns of `rerank_plugin.clicks.logs`, a line has:
 A line is one shown document. The first click on a list logs all its documents; each further click in the same session
 logs one line without an impression.
 
-The header and the lines of a click are written with a NUL for their first byte, which is then replaced: what a killed
-process has written of them begins with NUL, and is removed when the file is opened again.
+The header and the lines of a click are written with another first byte, which no text in UTF-8 has, and which is then
+replaced: what a killed process has written of them begins with it, and is removed when the file is opened again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ HEADER = ("\t".join((*click_logs.COLUMNS, "position", "session", "time", "dwell"
 MAX_LOGGED_LISTS = 10_000  # remembered lists whose documents are logged already
 MAX_CLICK = 1 << 20  # bytes of a click's lines
 LINE = 120  # bytes of a line, at most, besides query, ids and the name of the index
-UNFINISHED = b"\0"  # first byte of lines that are not written completely
+UNFINISHED = b"\xff"  # first byte of lines that are not written completely; in no text of UTF-8
+CLICK_COLUMNS = slice(7, 9)  # session and time: the same in all lines of a click
 
 
 def _is_header(line: bytes) -> bool:
@@ -90,10 +91,12 @@ class ClickLog:
         file = open_locked(check_free(self.path, CLICK_LOG, overwrite=True))
         assert isinstance(file, BufferedRandom)  # as `open_locked` opens it
         size = file.seek(0, os.SEEK_END)
-        start = file.seek(max(0, size - MAX_CLICK - 1))
-        tail = b"\n" + file.read()
-        unfinished = tail.find(b"\n" + UNFINISHED)
-        file.truncate(start + (tail.rfind(b"\n") if unfinished < 0 else unfinished))
+        for start in (max(0, size - MAX_CLICK - 1), 0):  # a line is longer only in a damaged file
+            file.seek(start)
+            tail = file.read()
+            if b"\n" in tail:
+                break
+        file.truncate(start + _complete(tail))
         raw = file.detach()
         assert isinstance(raw, FileIO)
         if raw.seek(0, os.SEEK_END) == 0:
@@ -138,11 +141,22 @@ class ClickLog:
         self.file.close()
 
 
+def _complete(tail: bytes) -> int:
+    """The size of the complete lines and clicks at the end of a file."""
+    end = tail.rfind(b"\n") + 1
+    unfinished = (b"\n" + tail).rfind(b"\n" + UNFINISHED)
+    if unfinished < 0:
+        return end
+    lines = tail[unfinished:end].split(b"\n")[:-1]
+    is_last_click = len({tuple(line.split(b"\t")[CLICK_COLUMNS]) for line in lines}) <= 1
+    return unfinished if is_last_click else end  # else other clicks follow: the byte is a damage
+
+
 def _write(file: FileIO, lines: bytes) -> None:
     """Write lines at the place of a file completely or not at all."""
     start = file.tell()
     try:
-        # A process that is killed in the first write leaves NUL; the second one cannot be cut.
+        # A process that is killed in the first write leaves the mark; the second one cannot be cut.
         for offset, part in ((0, UNFINISHED + lines[1:]), (-len(lines), lines[:1])):
             file.seek(offset, os.SEEK_CUR)
             if file.write(part) < len(part):

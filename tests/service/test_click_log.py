@@ -1,6 +1,7 @@
 """The click log: its lines, files and errors; and the route that takes clicks."""
 
 import json
+import os
 import re
 import resource
 import signal
@@ -92,6 +93,9 @@ def test_other_files_are_not_overwritten(path):
     with pytest.raises(InputError, match="is not a click log of the service: it is left as it is"):
         ClickLog(path, MEGABYTE)
     assert path.read_text() == header
+    os.mkfifo(path.with_name("pipe"))
+    with pytest.raises(InputError, match="not a regular file"):
+        ClickLog(path.with_name("pipe"), MEGABYTE)
     with pytest.raises(InputError, match="leave out .gz"):
         ClickLog(path.with_name("clicks.tsv.gz"), MEGABYTE)
     (path.parent / "clicks.1.tsv").write_text("mine")
@@ -141,11 +145,38 @@ def test_a_full_disk_leaves_no_partial_header(path):
 
 @pytest.mark.parametrize("written", [1, 10, len(HEADER)])
 def test_a_header_that_a_killed_process_has_begun_is_written_again(path, written):
-    path.write_bytes((b"\0" + HEADER[1:])[:written])
+    path.write_bytes((b"\xff" + HEADER[1:])[:written])
     log = ClickLog(path, MEGABYTE)
     assert path.read_bytes() == HEADER
     log.append(click("a", "a"))
     assert [line[1] for line in values(path)] == ["a"]
+
+
+@pytest.mark.parametrize("query", ["\0gout", "\0", "\x1e", "\xff", "\ufeffgout", "\U0010ffff", "é" * 4000])
+def test_no_complete_line_is_lost_whatever_it_holds(path, query):
+    """Also of logs of the time when queries could have control characters, and behind a line that was damaged."""
+    log = ClickLog(path, MEGABYTE)
+    for session, text in enumerate(("first", query, "third", query)):
+        log.append(click("abc", "b", query=text, session=str(session)))
+    log.close()
+    complete = path.read_bytes()
+    ClickLog(path, MEGABYTE).close()
+    assert path.read_bytes() == complete and complete.count(b"\n") == 13
+    damaged = complete.replace(b"\nthird", b"\n\xffhird", 1)
+    for tail in (b"", b"gout\tb\t1", b"\xffout\tb\t1"):
+        path.write_bytes(damaged + tail)
+        ClickLog(path, MEGABYTE).close()
+        assert path.read_bytes() == damaged
+
+
+def test_a_long_damage_at_the_end_is_removed_whole(path):
+    log = ClickLog(path, MEGABYTE)
+    log.append(click())
+    log.close()
+    complete = path.read_bytes()
+    path.write_bytes(complete + bytes(3 * MEGABYTE))  # as a power loss may leave
+    ClickLog(path, MEGABYTE).close()
+    assert path.read_bytes() == complete
 
 
 def test_a_full_disk_leaves_no_partial_click(path):
@@ -186,7 +217,7 @@ def test_a_click_is_whole_or_absent_after_a_kill(path, written):
     assert [line[:2] for line in values(path)] == [["first", "a"], ["first", "b"]]
     assert left.startswith(path.read_bytes())
     log.append(click("de", "e"))
-    assert [line[1] for line in values(path)] == ["a", "b", "d", "e"] and b"\0" not in path.read_bytes()
+    assert [line[1] for line in values(path)] == ["a", "b", "d", "e"] and b"\xff" not in path.read_bytes()
 
 
 def test_a_click_that_is_too_large_is_refused_before_it_is_written(path):
@@ -228,6 +259,8 @@ def test_clicks_are_logged_over_http(service, log):
         ({"query": " \n"}, 422, "query"),
         ({"query": "a " * 5001}, 422, "query"),
         ({"query": "\ud800"}, 422, "query"),
+        ({"query": "\0heart"}, 422, "query"),
+        ({"query": "heart\x7f"}, 422, "query"),
         ({"query": "é" * 5001}, 422, "query"),
         ({"query": ["a"]}, 422, "query"),
         ({"clicked": "\ud800"}, 422, "clicked"),
