@@ -98,10 +98,24 @@ def test_full_text_is_there_for_all_queries_or_for_none():
     assert len(set(by_document.values())) == 2
 
 
-@pytest.mark.parametrize("wrong", [dict(sessions=0), dict(depth=0), dict(noise=1.1), dict(eta=-1), dict(noise=np.nan)])
-def test_invalid_users(wrong):
-    with pytest.raises(InputError):
-        ClickModel(**wrong)
+COUNTS, SHARES = "sessions and depth must be at least 1", "noise must be from 0 to 1, and eta 0 or more"
+
+
+@pytest.mark.parametrize(
+    "name, least, most, wrong, message",
+    [
+        ("sessions", 1, 10**6, [0, -1], COUNTS),
+        ("depth", 1, 10**6, [0, -1], COUNTS),
+        ("noise", 0.0, 1.0, [-0.01, 1.01, np.nan], SHARES),
+        ("eta", 0.0, 100.0, [-0.01, np.inf, np.nan], SHARES),
+    ],
+)
+def test_the_values_that_users_may_have(name, least, most, wrong, message):
+    for allowed in (least, most):
+        assert getattr(ClickModel(**{name: allowed}), name) == allowed
+    for value in wrong:
+        with pytest.raises(InputError, match=message):
+            ClickModel(**{name: value})
 
 
 def test_the_judgments_of_all_splits():

@@ -1,5 +1,6 @@
 """Learning from use: simulated users of a live service, and the model trained on their clicks."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -62,9 +63,15 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
     with serving(config, headers=TOKEN) as service:
         before = served_run(service)
         click_simulator.main(["--url", str(service.base_url), "--token", "geheim", "--sessions", "6"])
-        assert "540 sessions" in capsys.readouterr().out
-        log = read(tmp_path / "clicks.tsv")
-        assert {query.text for query in log.queries.values()} <= {query.text for query in queries("sample:train")}
+        printed = re.search(r"540 sessions, (\d+) with a click, ([\d,]+) clicks", capsys.readouterr().out)
+        logged = read(tmp_path / "clicks.tsv").queries.values()
+        assert {query.text for query in logged} <= {query.text for query in queries("sample:train")} and len(
+            logged
+        ) > 80
+        assert sum(counts.clicked for query in logged for counts in query.documents.values()) > 100
+        clicked = sum(counts.summary_clicks for query in logged for counts in query.documents.values())
+        shown = sum(max(counts.impressions for counts in query.documents.values()) for query in logged)
+        assert (shown, clicked) == tuple(int(number.replace(",", "")) for number in printed.groups())
         inside(tmp_path, "clicks --log clicks.tsv --output learned --min-documents 20 --min-clicked 2")
         inside(
             tmp_path,
@@ -86,5 +93,8 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
             stop.set()
         assert not any(future.exception() for future in searching) and {*statuses} == {200}
         after = served_run(service)
+    with rp.Searcher(sample_index, reranker=str(tmp_path / "trained")) as searcher:
+        for query in queries(TEST)[:3]:  # what is served now is what was trained
+            assert [hit.docid for hit in searcher.search(query.text, 10)] == list(after[query.id].doc_ids)
     measured = rp.evaluate_runs(TEST, {"before": before, "after": after}, ["nDCG@10"])["runs"]
     assert measured["after"]["nDCG@10"] > measured["before"]["nDCG@10"], measured

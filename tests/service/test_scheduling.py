@@ -1,7 +1,7 @@
 """The scheduler alone: batches, cancelled and failed jobs, refused requests."""
 
 import asyncio
-from threading import Event
+from threading import Event, current_thread
 
 import pytest
 
@@ -77,6 +77,40 @@ def test_jobs_that_arrive_during_a_batch_start_no_further_calls(scheduler, monke
 
     assert asyncio.run(run()) == [item * item for item in range(1, 31)]
     assert len(calls) <= 2
+
+
+class Watched(Scheduler):
+    """A scheduler whose thread pauses where it finds that no job waits, for another thread to add one."""
+
+    paused, added = Event(), Event()
+
+    @property
+    def waiting(self):
+        if not self.jobs and current_thread().name.startswith("scoring"):
+            self.paused.set()
+            self.added.wait(0.2)
+        return self.jobs
+
+    @waiting.setter
+    def waiting(self, jobs):
+        self.jobs = jobs
+
+
+def test_a_job_that_arrives_while_the_thread_ends_is_done():
+    """It waits for the lock, or else it would be added to jobs that were counted already, and never run."""
+    watched, squares = Watched(threads=1, max_queries=2, max_batch=8), Squares()
+    squares.go.set()
+
+    async def run():
+        first = submit(watched, squares, 2)
+        await asyncio.to_thread(watched.paused.wait, 10)
+        second = submit(watched, squares, 3)
+        await asyncio.sleep(0)
+        watched.added.set()
+        return await asyncio.wait_for(asyncio.gather(first, second), 5)
+
+    assert asyncio.run(run()) == [4, 9]
+    watched.close()
 
 
 def test_only_the_item_at_fault_fails(scheduler):
