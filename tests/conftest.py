@@ -22,6 +22,12 @@ from tests.processes import status_of
 
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
 MANY_EXAMPLES = 2000  # of a property, with --hypothesis-profile thorough
+# What the machine or the place of the project lacks, and no installation gives. Any other reason to skip a test fails a
+# run with SKIPS=refused, which .ci/run asks for.
+MAY_BE_SKIPPED = (
+    "needs a GPU", "'onnx'", "make docs installs it", "../shared/data", "are not recorded for", "no package registry",
+    "address of IPv6", "only root",
+)  # fmt: skip
 
 # The tests start Java many times and for little: compiling and collecting garbage in the background costs more than it
 # gives. Processes that they start inherit this.
@@ -106,6 +112,36 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("real_data"):
                 item.add_marker(pytest.mark.skip(reason="needs the judged collections in ../shared/data"))
+
+
+def skips(reporter):
+    """What was skipped, its place and reason, though the installation could have had it."""
+    reasons = {
+        (path, reason.removeprefix("Skipped: "))
+        for path, _, reason in (
+            report.longrepr for report in reporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)
+        )
+    }
+    return sorted(
+        f"{os.path.relpath(path)}: {reason}"
+        for path, reason in reasons
+        if not any(allowed in reason for allowed in MAY_BE_SKIPPED)
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("SKIPS") == "refused" and reporter is not None and skips(reporter):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Nobody reads a list of skipped tests, so a run that could not test a part says so at its end."""
+    skipped = [] if config.getoption("--fast") else skips(terminalreporter)
+    if skipped:
+        terminalreporter.section("not tested: something is not installed", red=True)
+        terminalreporter.write_line("\n".join(skipped))
 
 
 @pytest.fixture(autouse=True)

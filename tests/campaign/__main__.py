@@ -6,6 +6,7 @@ campaign that was interrupted, or is given more minutes, goes on with the next c
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -70,10 +71,13 @@ A command under a limit ends with its result, or is refused in one line; without
 | --- | ---: | ---: |"""
 
 
-def work(campaign: cases.Campaign, results: Path, seconds: float, kinds=SHARES, names: str = "") -> None:
+def work(
+    campaign: cases.Campaign, results: Path, seconds: float, kinds=SHARES, names: str = "", most: float = math.inf
+) -> None:
     """Try cases that have no results yet until the time is over; the kind that is furthest behind its share is next.
 
     Args:
+        most: how many cases to try; damages are counted by the batch.
         names: a regular expression that finds the commands and files to try.
     """
     done = [one for one in read(results) if one["seed"] == campaign.seed]
@@ -95,7 +99,8 @@ def work(campaign: cases.Campaign, results: Path, seconds: float, kinds=SHARES, 
     todo = {kind: (case for case in found if re.search(names, name_of(case[1]))) for kind, found in todo.items()}
     end = time.monotonic() + seconds
     with open(results, "a") as file:
-        while kinds and time.monotonic() < end:
+        while kinds and most > 0 and time.monotonic() < end:
+            most -= 1
             kind = min(kinds, key=lambda one: spent[one] / kinds[one])
             case, started = next(todo[kind], None), time.monotonic()
             if case is None:

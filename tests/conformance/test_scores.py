@@ -11,9 +11,9 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.checkpoints import model_classes
+from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.encoded_documents import EncodedDocuments
 from rerank_plugin.models.ranking_model import EncodingModel
-from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
 from tests.conformance import twins
 from tests.conformance.models import (
@@ -243,21 +243,20 @@ def bare_indexes(tmp_path_factory):
     return none, small.build_index(folder / "wordless", [("a", "", ""), ("b", "?!", "...")])
 
 
-@every_path
+def needs_an_index_folder(case, path):
+    """Models of concepts need an index with concepts, stored encodings a whole one."""
+    return model_classes(case.model)[1].reads_concepts(case.sizes) or path == "fast" and not classes_of(case.model).fast
+
+
+@each_path([pair for pair in EVERY if not needs_an_index_folder(*pair)])
 def test_indexes_without_documents_or_words(case, path, vectors, bare_indexes):
-    """Only features and biases count. Models of concepts need an index with concepts, stored encodings a whole one."""
+    """Only features and biases count."""
     model = make(case, vectors)
-    if model.config.concepts or path == "fast" and one_fast_class(model, bare_indexes[0], vectors) is EncodedDocuments:
-        pytest.skip("needs a whole index folder")
     none, wordless = (opened(model, path, index, vectors) for index in bare_indexes)
     assert scores_of(none).shape == (0,)
     found = scores_of(wordless)
     assert_same(found[:1], found[1:])
     assert_same(found, scores_of(opened(model, "module", bare_indexes[1], vectors)))
-
-
-def one_fast_class(model, index, vectors):
-    return NeuralReranker(model, vectors.vocabulary, index).fast_class
 
 
 @each_path([(case, path) for case, path in EVERY if has_word_vectors(case.model)])
