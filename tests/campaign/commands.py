@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.campaign.damages import FAISS
+
 SEARCH = "search --index in/index --queries in/queries.tsv --output made.run"
 FOLDER = "search --index in/index --queries in/queries.tsv --run in/runs --reranker bm25-title --output made"
 INDEX = "index --corpus in/corpus.jsonl --index made --threads 1"
@@ -210,6 +212,8 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
             run(line.replace("--index made", "--index updated"))
         shutil.copytree(folder / "index", folder / "encoded")
         run("index --encode ktrel --index encoded --judged in/sample:train")
+        for name, factory in FAISS.items():
+            run(f"index --export-faiss ktrel --index encoded --output {name} --factory {factory}")
         shutil.copytree(folder / "encoded", folder / "encoded-updated")
         for line in (ADD, DELETE):
             run(line.replace("--index made", "--index encoded-updated"))

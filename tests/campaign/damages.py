@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+FAISS = {"dense-flat": "Flat", "dense-hnsw": "HNSW16,SQ8", "dense-ivf": "IVF8,PQ32x4", "dense-pca": "PCA32,IVF4,Flat"}
 KINDS = ("flip", "flip", "word", "truncate", "empty", "extend", "zeros", "repeat")
 
 
@@ -59,6 +60,16 @@ TARGETS = (
         f"search --index made --first-stage neighbours:ktrel {READ}",
         sealed="judged/**/judged.json",
         only="judged",
+    ),
+    *(
+        Target(
+            f"Faiss index {name}",
+            name,
+            f"search --index in/encoded --first-stage faiss:made {READ}",
+            ours=False,
+            only="index",
+        )
+        for name in FAISS
     ),
     Target("checkpoint", "delta", f"search --index in/index --reranker delta:made {READ}"),
     Target("word vectors", "words", "embed compact --words made --output read --overwrite"),
