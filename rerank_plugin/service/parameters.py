@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 SHORTENED = ("abstract", "body", "content", "contents", "text")  # document fields that max_doc_length cuts
 MOST_FILTERS = 100  # of a request
-CONTROL = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f]")  # white space but the space, and control characters
-SEPARATORS = "\x1c\x1d\x1e\x1f"  # white space to Python, but control characters that no one writes
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")  # control characters but white space
+WHITE = re.compile(r"[^\S ]")  # white space but the space
 
 
 def encodable(text: str) -> str:
@@ -28,13 +28,9 @@ def spaced(text: str) -> str:
     Raises:
         ValueError: it has another control character, or a lone surrogate.
     """
-    return CONTROL.sub(_space, encodable(text))
-
-
-def _space(character: re.Match[str]) -> str:
-    if character[0] in SEPARATORS or not character[0].isspace():
-        raise ValueError(f"the text has the control character U+{ord(character[0]):04X}: remove it")
-    return " "
+    if control := CONTROL.search(encodable(text)):
+        raise ValueError(f"the text has the control character U+{ord(control[0]):04X}: remove it")
+    return WHITE.sub(" ", text)
 
 
 QueryString = Annotated[str, AfterValidator(spaced)]

@@ -94,6 +94,11 @@ def test_a_body_may_have_so_many_bytes_and_not_one_more(service, pack, encoding,
         assert refused.status_code == 413 and f"larger than {limit >> 20} MB" in refused.json()["error"]
 
 
+def test_a_body_that_is_announced_as_too_large_is_not_waited_for(service):
+    with connected(service, HEAD + b"Content-Length: %d\r\n\r\n" % (3 * MEGABYTE + 1)) as (client,):
+        assert read_head(client).startswith(b"HTTP/1.1 413")
+
+
 @pytest.mark.parametrize("encoding, pack", [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_a_bomb_is_not_unpacked(service, encoding, pack):
     """64 MB in 64 KB: no more than the limit is ever in memory; and 1.5 MB in 1.5 KB are too much for their size."""
@@ -118,6 +123,8 @@ def test_items_are_counted_before_they_are_read(service, items, monkeypatch):
     text = f"[{','.join(items)}]"
     call = {"name": "rerank", "arguments": {"query": "a", "documents": text}}
     bodies = [("/rerank", f'{{"query": "a", "{field}": {text}}}') for field in ("documents", "texts", "other")]
+    fields = ",".join(f'"{number:012}": {items[0]}' for number in range(100_000))
+    bodies.append(("/rerank", f'{{"query": "a", "documents": [{{"text": "b", {fields}}}]}}'))
     bodies.append(("/mcp", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})))
     for path, body in bodies:
         answers = [
