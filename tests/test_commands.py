@@ -281,7 +281,7 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, comman
 
 def test_notes_on_queries_are_one_line_a_run(workspace, command):
     (workspace / "noted.tsv").write_text("q1\taspirin AND stroke\nq2\taspirin\nq3\tstroke[ti]\n")
-    note = "AND, OR, NOT, quotes and field tags are read as words"
+    note = "AND, OR, NOT, quotes, wildcards and field tags are read as words"
     _, out, err = attempt(workspace, "search --index index --query stroke[ti]")
     assert err.splitlines() == [f"'stroke[ti]': {note}"] and note not in out
     _, _, err = attempt(workspace, "search --index index --queries noted.tsv --output noted.run")

@@ -44,6 +44,7 @@ _FLOAT, _LONG_FLOAT = re.compile(r"\d+\.\d*(e\+?\d{1,2})?|\d+e\+?\d{1,2}", re.I)
 PMID, DOI = re.compile("[1-9][0-9]{0,8}"), re.compile(r"10\.[0-9]{4,9}/\S+")
 ADDRESS = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/"
+AT_PUBMED = re.compile(r"https?://(pubmed\.ncbi|(www\.)?ncbi)\.nlm\.nih\.gov/(pubmed/)?[1-9][0-9]*/?")
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTH = (
@@ -117,7 +118,7 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
 
     The object and its ``metadata``, as in BEIR, are searched for `KEYS`. A text is accepted for a list of one text, and
     a ``year`` for a ``date``; the time of day is dropped, and of an impossible date the possible part is kept. A
-    ``pmid`` or a ``doi`` wins over a ``url``: identifiers outlive addresses.
+    ``pmid`` or a ``doi`` wins over a ``url``, unless that is a page at PubMed: identifiers outlive addresses.
     """
     values = dict(_entries(record))
     if isinstance(inner := record.get("metadata"), dict):
@@ -140,7 +141,7 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
     pmid = whole_number(pmid, of_pubmed=True)
     if address := pubmed_address(pmid) if type(pmid) is str else None:
         usable["url"] = address
-    elif doi := usable.get("doi"):
+    elif (doi := usable.get("doi")) and not AT_PUBMED.fullmatch(usable.get("url", "")):
         usable["url"] = f"https://doi.org/{quote(doi, errors='replace')}"
     if address or "doi" in usable:  # the address of the record is not needed
         unusable = [name for name in unusable if name != "url"]

@@ -16,7 +16,7 @@ from rerank_plugin.retrieval.register import FirstStage, lacking_words
 
 log = logging.getLogger(__name__)
 
-SYNTAX = "AND, OR, NOT, quotes and field tags are read as words"
+SYNTAX = "AND, OR, NOT, quotes, wildcards and field tags are read as words"
 LACKING = "{} few of the query's words, so the ranking means little; the models of this package read English"
 # PubMed's tags after a term, and Lucene's fields before a term. Other brackets are part of names: benzo[a]pyrene.
 _TAGS = (
@@ -30,6 +30,7 @@ _READ_AS_WORDS = re.compile(
     | "[^"]+" | “[^”]+”
     | \[\s*(?:{_TAGS})(?::[^\]]*)?\s*\]
     | (?:^|[\s(])(?:{_FIELDS}):(?=\S)
+    | \w{{3,}}\*(?=\s|\)|\[|$) | \w[?]\w
     """,
     re.VERBOSE | re.IGNORECASE,
 )

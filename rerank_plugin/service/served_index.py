@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import FILTERS
+from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import stop_if_asked
@@ -233,7 +233,10 @@ class ServedIndex:
             with suppress(InputError):
                 texts = [query.text for query in queries(f"{source}:test")]
         if not texts and len(self.index):
-            rows = self.index.forward.live_rows[:: max(1, len(self.index) // 50)]
+            rows = self.index.forward.live_rows
+            if "retracted" in self.fields:  # nobody should be led to these
+                rows = rows[self.index.fitting(Filter.of({"retracted": "no"}))[rows]]
+            rows = rows[:: max(1, len(self.index) // 50)]
             titles = self.index.forward.titles.take(rows)
             texts = [title for title in titles if title]
         step = max(1, len(texts) // SUGGESTIONS)

@@ -170,6 +170,11 @@ def test_summary_counts_all_and_names_the_first_few():
             {"metadata": {"doi": "doi:10.1002/(SICI)1<2::A>3"}, "pmid": None},
             "https://doi.org/10.1002/%28SICI%291%3C2%3A%3AA%3E3",
         ),
+        *(
+            ({"doi": "10.1000/x", "url": url}, url)
+            for url in ("https://pubmed.ncbi.nlm.nih.gov/12/", "http://www.ncbi.nlm.nih.gov/pubmed/12")
+        ),
+        ({"doi": "10.1000/x", "url": "https://example.org/12"}, "https://doi.org/10.1000/x"),
         ({"doi": "https://dx.doi.org/10.1000/x", "pmid": "PMC1"}, "https://doi.org/10.1000/x"),
         *(
             ({"url": url}, None)

@@ -41,6 +41,10 @@ def searcher(index):
         ("Smith J[Author]", True),
         ("benzo[a]pyrene and [18F]FDG", False),
         ("(title:aspirin)", True),
+        ("thrombo* in women", True),
+        ("(wom?n)", True),
+        ("neuro*[tiab]", True),
+        ("is p53 mutated? HLA-A*02:01, 3 * 4", False),
         ("Title: aspirin, mesh-free: a subtitle:x", False),
     ],
 )

@@ -148,6 +148,31 @@ def test_the_address_keeps_an_open_explanation(page, address):
     wait_for_address(page, "doc", [])
 
 
+def test_documents_that_are_read_leave_no_entries_in_the_history(page, address):
+    search(page, address)
+    before = page.evaluate("history.length")
+    asked = []
+    page.on("request", lambda request: "/search?" in request.url and asked.append(request.url))
+    for nth in (0, 1, 2):
+        open_document(page, nth=nth)
+        assert page.evaluate("document.activeElement.matches('dialog .close')")  # after the explanation arrived, too
+        page.keyboard.press("Escape")
+        wait_for_address(page, "doc", [])
+        page.wait_for_function("document.activeElement.matches('.open')")
+    open_document(page)
+    page.go_back()
+    page.wait_for_function("!document.querySelector('dialog').open")
+    page.go_forward()
+    page.wait_for_selector(".sentence")
+    assert page.evaluate("history.length") == before + 1 and not asked
+
+
+def test_an_unknown_index_is_named_and_no_other_is_searched(page, address):
+    page.goto(f"{address}/?index=gone&query=statins")
+    page.wait_for_selector("#status .error")
+    assert "There is no index “gone” here" in page.text_content("#status") and page.locator(".hits").count() == 0
+
+
 def test_a_click_is_logged_with_the_shown_documents(page, address, click_log):
     search(page, address, "?query=lower cholesterol")
     ids = documents(page, "right")

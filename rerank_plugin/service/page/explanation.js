@@ -14,7 +14,8 @@ export function explanationView(explanation) {
       retraction(explanation.metadata), explanation.title ? shaded(explanation, "title") : "No title"),
     ...source(explanation.metadata, explanation.docid),
     element("p", { class: "details" },
-      `Rank ${explanation.rank} by ${explanation.reranker}, rank ${explanation.first_stage_rank} by the first stage `,
+      explanation.reranker === "none" ? "" : `Rank ${explanation.rank} by ${explanation.reranker}, `,
+      `${explanation.reranker === "none" ? "Rank" : "rank"} ${explanation.first_stage_rank} by the first stage `,
       judgmentButtons(explanation, explanation.docid, explanation.title || "No title")),
     element("p", { class: "sentence" }, explanation.sentence),
     element("p", { class: "abstract", dir: "auto" },
@@ -68,7 +69,7 @@ function scoreTable(explanation) {
     return element("tr", {}, element("th", { scope: "row" }, name), element("td", { class: "number" }, signed(value)),
       element("td", { class: "drawn", "aria-hidden": "true" }, bar));
   });
-  const precision = explanation.exact ? "" : ` (within ${explanation.error.toFixed(4)}, by integrated gradients)`;
+  const precision = explanation.exact || explanation.error < 5e-5 ? "" : ` (within ${explanation.error.toFixed(4)}, by integrated gradients)`;
   const total = element("tr", { class: "total" }, element("th", { scope: "row" }, `score${precision}`),
     element("td", { class: "number" }, signed(explanation.score)), element("td"));
   return element("table", { class: "made-of" }, element("tbody", {}, rows, total));

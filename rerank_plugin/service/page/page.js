@@ -11,9 +11,9 @@ import { fromAddress, toAddress } from "./state.js";
 const CHOICES = ["index", "stage", "left", "right", "hits"];
 const dialog = byId("document");
 const session = crypto.getRandomValues(new Uint32Array(4)).join("-"); // id of the session in the click log
-let service, state, answers, controller, retryTimer, openClick;
+let service, state, answers, controller, retryTimer, openClick, lastOpened;
 
-const chosenIndex = () => service.indexes.find((index) => index.name === state.index) ?? service.indexes[0];
+const chosenIndex = () => service.indexes.find((index) => index.name === state.index);
 
 async function start() {
   await guarded(start, async () => {
@@ -22,19 +22,30 @@ async function start() {
   });
 }
 
+/** Fill in what an address leaves to the service. */
+function completed(state) {
+  const index = service.indexes.find(({ name }) => name === state.index) ?? service.indexes[0];
+  return { ...state, index: index.name, right: state.right || service.reranker, stage: state.stage || index.first_stages[0] };
+}
+
 /** Show the state that the address holds. */
 function showState() {
-  state = fromAddress();
+  const asked = fromAddress();
+  const unknown = asked.index && !service.indexes.some(({ name }) => name === asked.index);
+  state = completed(asked);
   fillForm();
+  if (unknown) {
+    showStart();
+    showStatus(`There is no index “${asked.index}” here: choose another.`, "error");
+    return;
+  }
   if (state.query) search();
   else showStart();
 }
 
 function fillForm() {
+  state = completed(state);
   const index = chosenIndex();
-  state.index = index.name;
-  state.right ||= service.reranker;
-  state.stage ||= index.first_stages[0];
   const options = (id, names, label = (name) => name) =>
     byId(id).replaceChildren(...names.map((name) => element("option", { value: name }, label(name))));
   options("index", service.indexes.map(({ name }) => name));
@@ -130,19 +141,22 @@ function logClick() {
 
 async function open(docid, from) {
   Object.assign(state, { doc: docid, side: from });
+  lastOpened = { doc: docid, from };
   toAddress(state);
+  // The button stays when the explanation arrives: it has the focus.
   const close = element("button", { class: "close", "aria-label": "Close", click: () => dialog.close() }, "✕");
-  dialog.replaceChildren(close, element("h2", { id: "document-title" }, "Explaining …"));
+  const content = element("div", {}, element("h2", { id: "document-title" }, "Explaining …"));
+  dialog.replaceChildren(close, content);
   if (!dialog.open) dialog.showModal();
   try {
     const { query, stage, filter } = state;
     const parameters = { query, docid, reranker: state[from], first_stage: stage, filter };
     const explanation = await get(indexPath(state.index, "explain"), parameters);
-    if (state.doc === docid) dialog.replaceChildren(close, ...explanationView(explanation));
+    if (state.doc === docid) content.replaceChildren(...explanationView(explanation));
   } catch (error) {
     const retry = element("button", { click: () => open(docid, from) }, "Try again");
     const title = element("h2", { id: "document-title" }, "No explanation");
-    dialog.replaceChildren(close, title, element("p", { role: "alert" }, error.message), retry);
+    content.replaceChildren(title, element("p", { role: "alert" }, error.message), retry);
   }
 }
 
@@ -196,12 +210,27 @@ for (const name of CHOICES)
 addEventListener("pagehide", logClick);
 dialog.addEventListener("close", () => {
   logClick();
-  if (!state.doc) return;
-  const { doc, side: from } = state;
-  Object.assign(state, { doc: "", side: "" });
-  toAddress(state);
+  if (state.doc) {
+    Object.assign(state, { doc: "", side: "" });
+    if (history.state?.document) history.back(); // a document that was read is no entry of the history
+    else toAddress(state, true);
+  }
+  if (!lastOpened) return;
+  const { doc, from } = lastOpened;
   byId(`side-${from}`)?.querySelector(`[data-docid="${CSS.escape(doc)}"] .open`)?.focus();
 });
+
+/** Back and forward: where only the open document differs, the rankings stay. */
+function goTo() {
+  const next = completed(fromAddress());
+  const search = (state) => JSON.stringify({ ...state, doc: "", side: "" }, Object.keys(state).sort());
+  if (byId("results").hidden || search(next) !== search(state)) return showState();
+  const { doc, side } = next;
+  if (!doc) {
+    Object.assign(state, { doc, side });
+    dialog.close();
+  } else if (doc !== state.doc) open(doc, side || "right");
+}
 for (const name of ["left", "right"])
   byId(`run-${name}`).addEventListener("click", () => {
     download(`${answers[name].index}-${name}.run`, run(answers[name]));
@@ -209,5 +238,5 @@ for (const name of ["left", "right"])
 byId("qrels").addEventListener("click", () => download(`${state.index}.qrels`, qrels(state.index)));
 for (const name of ["pointerover", "focusin"]) byId("sides").addEventListener(name, highlightDocument);
 addEventListener("resize", drawLines);
-addEventListener("popstate", showState);
+addEventListener("popstate", goTo);
 start();

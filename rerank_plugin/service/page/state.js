@@ -11,10 +11,14 @@ export function fromAddress() {
   return state;
 }
 
-export function toAddress(state) {
+/** Keep the state in the address: as a new entry of the history, or in the place of the current one. An entry of an open
+ * document says so, so that closing the document can go back. */
+export function toAddress(state, replace = false) {
   const parameters = new URLSearchParams();
   for (const name of NAMES) if (state[name] && state[name] !== DEFAULTS[name]) parameters.set(name, state[name]);
   for (const value of state.filter) parameters.append("filter", value);
   const address = `?${parameters}`;
-  if (address !== location.search) history.pushState(null, "", address);
+  if (address === location.search) return;
+  if (replace) history.replaceState(null, "", address);
+  else history.pushState({ document: Boolean(state.doc) }, "", address);
 }
