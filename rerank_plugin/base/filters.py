@@ -34,7 +34,7 @@ FILTERS = {
 PMID_VERSION = "pmid_version"
 STORED_ONLY = ("url", "doi", "keywords", PMID_VERSION)  # metadata without a filter
 LISTS = ("authors", "mesh", "types", "languages", "keywords")
-Values: TypeAlias = Mapping[str, str | Sequence[str]]
+Values: TypeAlias = Mapping[str, str | int | Sequence[str | int]]
 YEARS = re.compile("([0-9]{4})|([0-9]{4})?-([0-9]{4})?")
 
 
@@ -52,6 +52,8 @@ class Filter:
     @classmethod
     def of(cls, values: Values) -> Filter:
         """The filter of a mapping such as ``{"year": "2015-2020", "type": ["Review", "Meta-Analysis"]}``.
+
+        A year may be a whole number, and ``retracted`` a truth value.
 
         Raises:
             InputError: no field, an unknown field, a field without values, or an invalid value.
@@ -85,10 +87,14 @@ def years(value: str) -> tuple[str, str]:
     return first, last
 
 
-def _checked(field: str, value: str) -> str:
+def _checked(field: str, value: str | int) -> str:
     """The folded value; an `InputError` if the field or the value is invalid."""
     if field not in FILTERS:
         raise InputError(f"unknown filter '{field}'; known: {', '.join(FILTERS)}, as in type:Review")
+    if isinstance(value, bool) and field == "retracted":
+        value = "yes" if value else "no"
+    elif isinstance(value, int) and not isinstance(value, bool) and field == "year":
+        value = str(value)
     if not isinstance(value, str):
         raise InputError(f"the filter {field} has the value {value!r}: expected a text")
     value = folded(value)

@@ -1,8 +1,8 @@
 """Documents in the form of other libraries: an id, a text, and a mapping of metadata.
 
-The metadata of a retrieved document are its stored fields, such as ``title`` and ``date``, and its
-``first_stage_score``. Its text begins with a line that holds the title, since other libraries show only the text to a
-reader or a language model.
+The metadata of a retrieved document are its stored fields, such as ``title`` and ``date``. Its ``first_stage_score``
+stands beside them where a library has a place for it. Its text begins with a line that holds the title, since other
+libraries show only the text to a reader or a language model.
 
 Adapters return the relevance between 0 and 1, the ``relevance_score`` of the service
 (:mod:`rerank_plugin.models.relevance`), not the model's score.
@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.ranking.hits import Hit, stored_fields
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -24,7 +24,7 @@ FIRST_STAGE_SCORE = "first_stage_score"
 
 
 def retrieve(
-    searcher: Searcher, query: str, k: int, filter: Filter | None = None
+    searcher: Searcher, query: str, k: int, filter: Filter | Values | None = None
 ) -> Iterator[tuple[Hit, float | None, str, dict[str, Any]]]:
     """The top k documents of a query: hit, relevance (None without a reranker), text and metadata.
 
@@ -36,7 +36,7 @@ def retrieve(
         text = stored_fields(document, hit.docid)["text"]
         assert document is not None  # else `stored_fields` has raised
         metadata = {name: value for name, value in document.fields.items() if name not in ("id", *BODY_FIELDS)}
-        metadata |= {"title": hit.title, FIRST_STAGE_SCORE: hit.first_stage_score}
+        metadata |= {"title": hit.title}
         relevance = None if searcher.reranker is None else float(searcher.reranker.relevance.of(hit.score))
         yield hit, relevance, f"{hit.title}\n{text}" if hit.title else text, metadata
 

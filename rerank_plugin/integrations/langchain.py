@@ -6,17 +6,19 @@ The metadata of documents have the relevance between 0 and 1 as ``relevance_scor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.integrations.documents import rerank, retrieve
-from rerank_plugin.ranking.reranker import Reranker
+from rerank_plugin.base.filters import Filter, Values
+from rerank_plugin.integrations.documents import FIRST_STAGE_SCORE, rerank, retrieve
+from rerank_plugin.ranking.reranker import Reranker, as_filter
 from rerank_plugin.ranking.searcher import Searcher
 
 with naming_extras():
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import ConfigDict
+    from pydantic import ConfigDict, field_validator
 
 RELEVANCE_SCORE = "relevance_score"
 
@@ -27,15 +29,36 @@ class LangChainRetriever(BaseRetriever):
     Attributes:
         searcher: a `Searcher`.
         k: largest number of documents to return for a query.
+        filter: restricts the documents, as for `Searcher.search`.
+
+    ``invoke(query, k=..., filter=...)`` and ``bind`` override the two.
     """
 
     searcher: Searcher
     k: int = 10
+    filter: Any = None
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    _checked = field_validator("filter")(as_filter)
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Filter | Values | None = None,
+    ) -> list[Document]:
+        retrieved = retrieve(
+            self.searcher, query, self.k if k is None else k, self.filter if filter is None else filter
+        )
         return [
-            Document(id=hit.docid, page_content=text, metadata=metadata | _relevance_score(relevance))
-            for hit, relevance, text, metadata in retrieve(self.searcher, query, self.k)
+            Document(
+                id=hit.docid,
+                page_content=text,
+                metadata=metadata | {FIRST_STAGE_SCORE: hit.first_stage_score} | _relevance_score(relevance),
+            )
+            for hit, relevance, text, metadata in retrieved
         ]
 
 

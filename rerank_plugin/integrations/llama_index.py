@@ -1,20 +1,40 @@
 """LlamaIndex: a retriever, and a node postprocessor that re-ranks (extra ``llama-index``).
 
-The score of a node is the reranker's relevance between 0 and 1; without a reranker, the first-stage score.
+The score of a node is the reranker's relevance between 0 and 1; without a reranker, the first-stage score. The metadata
+of a node are its document's alone: LlamaIndex takes nodes for the same that have the same text and metadata.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.integrations.documents import rerank, retrieve
-from rerank_plugin.ranking.reranker import Reranker
+from rerank_plugin.base.filters import Filter, Values
+from rerank_plugin.integrations.documents import FIRST_STAGE_SCORE, rerank, retrieve
+from rerank_plugin.ranking.reranker import Reranker, as_filter
 from rerank_plugin.ranking.searcher import Searcher
 
 with naming_extras():
+    from llama_index.core.callbacks import CBEventType, EventPayload
+    from llama_index.core.instrumentation import get_dispatcher
+    from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+    from pydantic import ConfigDict
+
+dispatcher = get_dispatcher(__name__)
+
+
+class RetrievedNode(NodeWithScore):
+    """A node that a `Searcher` found.
+
+    Attributes:
+        first_stage_score: the first stage's score, which rerankers read.
+    """
+
+    first_stage_score: float | None = None
 
 
 class LlamaIndexRetriever(BaseRetriever):
@@ -23,18 +43,28 @@ class LlamaIndexRetriever(BaseRetriever):
     Args:
         searcher: a `Searcher`.
         similarity_top_k: largest number of nodes to return for a query.
+        filter: restricts the documents, as for `Searcher.search`.
+        arguments: those of LlamaIndex's ``BaseRetriever``, such as ``callback_manager``.
     """
 
-    def __init__(self, searcher: Searcher, similarity_top_k: int = 10):
-        super().__init__()
-        self.searcher, self.similarity_top_k = searcher, similarity_top_k
+    def __init__(
+        self,
+        searcher: Searcher,
+        similarity_top_k: int = 10,
+        filter: Filter | Values | None = None,
+        **arguments: Any,
+    ):
+        super().__init__(**arguments)
+        self.searcher, self.similarity_top_k, self.filter = searcher, similarity_top_k, as_filter(filter)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        retrieved = retrieve(self.searcher, query_bundle.query_str, self.similarity_top_k)
+        retrieved = retrieve(self.searcher, query_bundle.query_str, self.similarity_top_k, self.filter)
+        titles = {"excluded_llm_metadata_keys": ["title"], "excluded_embed_metadata_keys": ["title"]}  # the text has it
         return [
-            NodeWithScore(
-                node=TextNode(id_=hit.docid, text=text, metadata=metadata),
+            RetrievedNode(
+                node=TextNode(id_=hit.docid, text=text, metadata=metadata, **titles),
                 score=hit.score if relevance is None else relevance,
+                first_stage_score=hit.first_stage_score,
             )
             for hit, relevance, text, metadata in retrieved
         ]
@@ -53,6 +83,8 @@ class LlamaIndexReranker(BaseNodePostprocessor):
     top_n: int | None = None
     passages: bool = False
 
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
     @classmethod
     def class_name(cls) -> str:
         return "RerankPluginRerank"
@@ -62,6 +94,25 @@ class LlamaIndexReranker(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise InputError("nodes are re-ranked for a query: pass query_str or query_bundle")
-        inputs = [(node.node_id, node.get_content(), node.metadata) for node in nodes]
-        ranked = rerank(self.reranker, query_bundle.query_str, inputs, self.top_n, self.passages)
-        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in ranked]
+        query, name, top_n = (
+            query_bundle.query_str,
+            self.reranker.name,
+            len(nodes) if self.top_n is None else self.top_n,
+        )
+        dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=top_n, model_name=name))
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes, EventPayload.MODEL_NAME: name, EventPayload.QUERY_STR: query,
+            EventPayload.TOP_K: top_n,
+        }  # fmt: skip
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            inputs = [(node.node_id, node.get_content(), node.metadata | _first_stage_score(node)) for node in nodes]
+            ranked = rerank(self.reranker, query, inputs, self.top_n, self.passages)
+            best = [nodes[place].model_copy(update={"score": score}) for place, score in ranked]
+            event.on_end(payload={EventPayload.NODES: best})
+        dispatcher.event(ReRankEndEvent(nodes=best))
+        return best
+
+
+def _first_stage_score(node: NodeWithScore) -> dict[str, float]:
+    score = getattr(node, FIRST_STAGE_SCORE, None)
+    return {} if score is None else {FIRST_STAGE_SCORE: score}

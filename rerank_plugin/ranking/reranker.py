@@ -453,11 +453,16 @@ def as_query(text: str, id: str | None = None, filter: Filter | Values | None = 
     """A query with this text; its default id, which messages show, is the text."""
     if not isinstance(text, str):
         raise InputError(f"a query is a text, not {type(text).__name__}")
+    return Query(text if id is None else id, text, as_filter(filter))
+
+
+def as_filter(filter: Filter | Values | None) -> Filter | None:
+    """A filter, or a mapping as for `Filter.of`, as a filter; None for no restriction."""
     if isinstance(filter, Mapping):
         filter = Filter.of(filter) if filter else None
     if not isinstance(filter, (Filter, NoneType)):
         raise InputError(f"a filter is a Filter or a mapping, as {{'type': 'Review'}}, not {type(filter).__name__}")
-    return Query(text if id is None else id, text, filter)
+    return filter
 
 
 def at_least(number: int, name: str, least: int = 1) -> int:

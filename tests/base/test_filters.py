@@ -10,6 +10,7 @@ def test_a_filter_of_texts_is_that_of_its_mapping():
     parsed = Filter.parse(["year:2015-2020", "type:Review", "type:Meta-Analysis", "journal:N  Engl J: Med "])
     values = {"year": "2015-2020", "type": ["Review", "Meta-Analysis"], "journal": "N Engl J: Med"}
     assert parsed == Filter.of(values) and hash(parsed) == hash(Filter.of(values))
+    assert Filter.of({"year": 2015, "retracted": False}) == Filter.parse(["year:2015", "retracted:no"])
     assert str(parsed) == "year:2015-2020, type:review, type:meta-analysis, journal:n engl j: med"
 
 
@@ -47,5 +48,5 @@ def test_invalid_filters(text, message):
 
 
 def test_values_that_are_not_texts():
-    with pytest.raises(InputError, match="the filter year has the value 2015: expected a text"):
-        Filter.of({"year": 2015})
+    with pytest.raises(InputError, match="the filter year has the value True: expected a text"):
+        Filter.of({"year": True})

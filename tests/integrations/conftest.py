@@ -1,5 +1,7 @@
 """The searcher and reranker that adapters wrap, and the library's own re-ranked hits as expected values."""
 
+import asyncio
+import inspect
 import os
 
 import pytest
@@ -11,6 +13,32 @@ from rerank_plugin.models.relevance import Relevance
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "false")  # read when Haystack is imported
 
 QUERY = "stroke and migraine in women"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a coroutine, as the standard tests of LangChain have one; the plug-in for that is not loaded."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
+
+
+@pytest.fixture(scope="session")
+def dated(tmp_path_factory):
+    """A folder of an index of articles on aspirin from 2014 to 2017, letters and reviews in turn, one retracted."""
+    documents = [
+        rp.Document(
+            str(year),
+            "Aspirin",
+            "",
+            {"date": f"{year}-05", "types": ["Review" if year % 2 else "Letter"], "retracted": year == 2016},
+        )
+        for year in (2014, 2015, 2016, 2017)
+    ]
+    folder = tmp_path_factory.mktemp("dated") / "index"
+    rp.build_index(documents, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def test_retrieved_documents_have_the_index_s_metadata(tmp_path):
     with rp.Searcher(tmp_path / "index") as searcher:
         ((hit, relevance, text, retrieved),) = retrieve(searcher, "migraine", 3)
     assert (hit.docid, relevance, text) == ("1", None, "Migraine\nMigraine in women.")
-    assert retrieved == {"title": "Migraine", **metadata, "first_stage_score": hit.score}
+    assert retrieved == {"title": "Migraine", **metadata}
 
 
 def test_a_title_and_first_stage_scores_are_read_once(index):

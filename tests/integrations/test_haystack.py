@@ -1,5 +1,10 @@
 """The components in pipelines of the real Haystack."""
 
+import pickle
+import re
+from copy import deepcopy
+from datetime import date, datetime
+
 import pytest
 
 import rerank_plugin as rp
@@ -9,19 +14,24 @@ pytest.importorskip("haystack", reason="needs the extra 'haystack'")
 from haystack import Document, Pipeline  # noqa: E402
 
 from rerank_plugin.integrations.haystack import HaystackRanker, HaystackRetriever  # noqa: E402
+from rerank_plugin.models.register import entry_of  # noqa: E402
 
 
 @pytest.mark.parametrize("argument", ["index", "statistics"])
 def test_a_saved_pipeline_ranks_as_the_library_does(index_folder, hits, relevance, argument):
     pipeline = Pipeline()
-    pipeline.add_component("retriever", HaystackRetriever(str(index_folder), top_k=20))
-    pipeline.add_component("ranker", HaystackRanker("delta", **{argument: str(index_folder)}))
+    pipeline.add_component("retriever", HaystackRetriever(index_folder, top_k=20))
+    pipeline.add_component("ranker", HaystackRanker(entry_of("delta").bundled, **{argument: index_folder}))
     pipeline.connect("retriever", "ranker")
     loaded = Pipeline.loads(pipeline.dumps(), allowed_modules=["rerank_plugin.*"])
     for ranking in (pipeline, loaded):
         documents = ranking.run({"retriever": {"query": QUERY}, "ranker": {"query": QUERY}})["ranker"]["documents"]
         assert [document.id for document in documents] == [hit.docid for hit in hits]
         assert [document.score for document in documents] == pytest.approx(relevance, abs=1e-5)
+    for copied in (deepcopy, lambda component: pickle.loads(pickle.dumps(component))):  # with what they opened
+        ranker = copied(pipeline.get_component("ranker"))
+        retrieved = copied(pipeline.get_component("retriever")).run(QUERY)["documents"]
+        assert ranker.run(QUERY, retrieved)["documents"] == documents
     no_hits = {"retriever": {"query": "zzyzx"}, "ranker": {"query": "zzyzx"}}
     assert pipeline.run(no_hits)["ranker"]["documents"] == []
 
@@ -34,23 +44,80 @@ def test_a_retrieved_document(index_folder, searcher):
     assert document.meta == {"title": hit.title, "first_stage_score": hit.score}
 
 
-def test_filters_of_haystack(tmp_path):
-    documents = [
-        rp.Document(str(year), "Aspirin", "", {"date": str(year), "types": ["Review" if year % 2 else "Letter"]})
-        for year in (2014, 2015, 2016, 2017)
-    ]
-    rp.build_index(documents, tmp_path / "index")
-    review = {"field": "meta.type", "operator": "==", "value": "Review"}
-    years = {"field": "meta.year", "operator": "in", "value": ["2014", "2015-2016"]}
-    both = {"operator": "AND", "conditions": [review, years]}
-    retriever = HaystackRetriever(str(tmp_path / "index"), filters=review)
-    for filters, ids in ((None, {"2015", "2017"}), (years, {"2014", "2015", "2016"}), (both, {"2015"})):
-        assert {document.id for document in retriever.run("aspirin", filters=filters)["documents"]} == ids
-    for invalid in ({"operator": "OR", "conditions": [review]}, {**review, "operator": "!="}):
-        with pytest.raises(rp.InputError, match="a condition with == or in, or an AND .* not {'"):
-            retriever.run("aspirin", filters=invalid)
-    with pytest.raises(rp.InputError, match="unknown filter 'page'"):
-        retriever.run("aspirin", filters={**review, "field": "meta.page"})
+def of(field, operator, value):
+    return {"field": f"meta.{field}", "operator": operator, "value": value}
+
+
+def join(operator, *conditions):
+    return {"operator": operator, "conditions": list(conditions)}
+
+
+REVIEW, LETTER, IN_2015 = of("type", "==", "Review"), of("types", "==", "letter"), of("year", "==", 2015)
+
+
+@pytest.mark.parametrize(
+    "filters, years",
+    [
+        (None, "2014 2015 2016 2017"),
+        (REVIEW, "2015 2017"),
+        (IN_2015, "2015"),
+        (of("year", "==", "2015"), "2015"),
+        (of("year", "in", [2014, "2016-2017"]), "2014 2016 2017"),
+        (of("year", "!=", 2015), "2014 2016 2017"),
+        (of("year", "not in", [2015, 2016]), "2014 2017"),
+        (of("year", ">", 2015), "2016 2017"),
+        (of("year", "<=", "2015"), "2014 2015"),
+        (of("date", ">=", "2015-01-01"), "2015 2016 2017"),
+        (of("date", "<", datetime(2016, 1, 1)), "2014 2015"),
+        (of("date", ">", date(2015, 12, 31)), "2016 2017"),
+        (of("date", "<=", "2016-12"), "2014 2015 2016"),
+        (of("retracted", "==", True), "2016"),
+        (of("retracted", "!=", True), "2014 2015 2017"),
+        (join("AND", of("date", ">=", "2015-01-01"), of("date", "<=", "2016-12-31")), "2015 2016"),
+        (join("AND", REVIEW, of("year", "<", 2017)), "2015"),
+        (join("AND", of("year", ">", 2016), of("year", "<", 2016)), ""),
+        (join("OR", REVIEW, LETTER), "2014 2015 2016 2017"),
+        (join("OR", IN_2015, of("year", ">", 2016)), "2015 2017"),
+        (join("AND", join("OR", IN_2015, of("year", "==", 2016)), LETTER), "2016"),
+        (join("NOT", of("year", ">=", 2015), of("year", "<=", 2016)), "2014 2017"),
+        (join("NOT", join("OR", of("year", "<", 2015), of("retracted", "==", True))), "2015 2017"),
+        (join("NOT", join("NOT", REVIEW)), "2015 2017"),
+    ],
+)
+def test_filters_of_haystack(dated, filters, years):
+    """In the constructor, and in a call in place of those of the constructor."""
+    at_first, at_last = (
+        HaystackRetriever(dated, filters=filters),
+        HaystackRetriever(dated, filters=of("year", "<", 2000)),
+    )
+    for documents in (at_first.run("aspirin")["documents"], at_last.run("aspirin", filters=filters or {})["documents"]):
+        assert {document.id for document in documents} == set(years.split())
+
+
+@pytest.mark.parametrize(
+    "filters, message",
+    [
+        (of("page", "==", "3"), "unknown filter 'page'"),
+        (of("type", "!=", "Review"), "only years, and retracted articles, can be excluded"),
+        (join("NOT", REVIEW), "only years, and retracted articles, can be excluded"),
+        (of("type", ">", "Review"), "expected == and a value, in and a list, or an order of years"),
+        (of("type", "in", "Review"), "expected == and a value, in and a list"),
+        (of("type", "==", ["Review"]), "expected == and a value, in and a list"),
+        (of("type", "like", "Review"), "expected == and a value, in and a list"),
+        (of("date", ">=", "2015-03-01"), "expected whole years, as >= 2015, >= 2015-01-01 or <= 2015-12-31"),
+        (of("date", ">", None), "expected whole years"),
+        (of("date", "==", "2015-03-01"), "the filter year:2015-03-01: expected a year or a range"),
+        (join("OR", REVIEW, IN_2015), "alternatives have to be values of one field"),
+        (join("NOT", IN_2015, of("retracted", "==", True)), "alternatives have to be values of one field"),
+        (join("AND", REVIEW, LETTER), "has two conditions on type: expected one"),
+        (join("AND"), "has no conditions"),
+        (join("AND", "type"), "'type' is no condition"),
+        ({"operator": "=="}, "unknown filter 'None'"),
+    ],
+)
+def test_filters_that_cannot_be_kept(dated, filters, message):
+    with pytest.raises(rp.InputError, match=re.escape(message)):
+        HaystackRetriever(dated).run("aspirin", filters=filters)
 
 
 def test_documents_of_other_retrievers_keep_their_fields():
