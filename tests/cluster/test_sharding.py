@@ -17,11 +17,12 @@ from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems, queries
 from rerank_plugin.files.checksums import sealed
+from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes import vector_store
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.sharding import Generation
+from rerank_plugin.indexes.sharding import Generation, shard_of
 from rerank_plugin.indexes.vector_store import open_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.quantization import Spaces
@@ -56,6 +57,13 @@ def test_rows_words_and_statistics_are_those_of_a_single_index(twins):
         np.testing.assert_array_equal(sharded.document_tokens(row), single.document_tokens(row))
     held = [len(shard.forward) for shard in Index(twins[1]).shards]
     assert len(held) == SHARDS and sum(held) == len(single) and min(held) > len(single) / SHARDS / 2
+
+
+def test_the_shard_of_a_document_is_the_same_for_ever():
+    """A format on disk: BLAKE2b with a digest of 8 bytes (``b2sum --length=64``), little-endian, modulo the shards."""
+    ids = ["31000001", "PMC42", "β"]
+    assert shard_of(hash_strings(ids), 7).tolist() == [3, 5, 6]
+    assert shard_of(hash_strings(ids), 64).tolist() == [9, 2, 28]
 
 
 def test_a_shard_alone_has_the_statistics_of_the_collection(twins):

@@ -163,20 +163,25 @@ def leftover(folder, name="box"):
     return path
 
 
-def test_leftovers_of_dead_processes_go_with_the_next_output_and_those_of_living_ones_stay(tmp_path):
-    dead, living, file = leftover(tmp_path), leftover(tmp_path, "other"), tmp_path / f".note{outputs.MARK}77777777"
+def test_leftovers_of_dead_processes_go_with_the_next_output(tmp_path):
+    dead, file = leftover(tmp_path), tmp_path / f".note{outputs.MARK}77777777"
     file.write_text("half")
     for name in (".backup.rerank_plugin-2024.tar", "..rerank_plugin-x", ".rerank_plugin-0a1b2c3d"):
         (tmp_path / name).write_text("mine")
     mine = tmp_path / ".old.rerank_plugin-branch"
     mine.mkdir()
-    held = os.open(living, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
     make_box(tmp_path / "box")
-    assert not dead.exists() and not file.exists() and living.exists() and mine.exists()
-    os.close(held)
-    remove_leftovers(tmp_path)
-    assert not living.exists() and mine.exists() and len(list(tmp_path.iterdir())) == 5
+    assert not dead.exists() and not file.exists() and mine.exists() and len(list(tmp_path.iterdir())) == 5
+
+
+def test_those_of_living_writers_stay(tmp_path):
+    """A writer locks what it writes itself, a file or a folder; the lock of another one in this process counts, too."""
+    with replacing(tmp_path / "note", NOTE) as note, replacing_folder(tmp_path / "other", BOX) as other:
+        make_box(tmp_path / "box")
+        remove_leftovers(tmp_path)
+        note.write(b"note one")
+        (other / "box.json").write_text('{"made": true}')
+    assert contents(tmp_path).keys() == {"note", "other/box.json", "box/box.json", "box/extra.bin", "box/parts/a.txt"}
 
 
 def test_a_folder_with_temporary_files_alone_is_nobodys(tmp_path):

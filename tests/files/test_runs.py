@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -375,6 +376,27 @@ def test_a_part_replaces_no_run_that_came_meanwhile(tmp_path):
     with pytest.raises(InputError, match="exists already"):
         finish(path)
     assert path.read_text() == "q Q0 d 1 1 mine\n" and path.with_name("a.run.part").exists()
+
+
+def test_a_run_is_on_the_disk_before_it_has_its_name(tmp_path, expected, monkeypatch):
+    """Or a loss of power would leave an empty run under it."""
+    steps = []
+
+    def synced(descriptor, fsync=os.fsync):
+        steps.append(("fsync", os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size))
+        fsync(descriptor)
+
+    def renamed(source, target, replace=os.replace):
+        steps.append(("rename", os.stat(source).st_ino, os.stat(source).st_size))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    finish(tmp_path / "a.run", resume=False)
+    inode = os.stat(tmp_path / "a.run").st_ino
+    assert [step for step in steps if step[1] == inode] == [
+        (name, inode, len(expected)) for name in ("fsync", "rename")
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.run", "a.run.gz"])

@@ -88,6 +88,23 @@ def test_golden_score():
     assert model(golden.inputs(["ab", ""], "", 4, 3)).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_golden_score_of_two_signals_in_descending_order(training):
+    """The query "a" has the cosines 0, 0.6 and 1 with the document "cba", of which 1 and 0.6 are kept in this order.
+
+    The filter ((1, 2), (3, 4)) gives 2 * 0.6, 0.6 + 2 and 1: 2.6 and 1.2. The LSTM, with open gates, weighs what it
+    reads, (1, 0.6, 2.6, 1.2, 1), with 0.1, 0.2, 0.05, 0.3 and 0.4: 0.1 + 0.12 + 0.13 + 0.36 + 0.4 = 1.11.
+    """
+    config = PacrrConfig(document_words=4, query_words=3, filters=1, signals=2, longest_ngram=2)
+    model = golden.set_weights(
+        Pacrr(config, torch.tensor([[5.0, 5], [1, 0], [0.6, 0.8], [0, 1]])),
+        convolutions__0__weight=[1, 2, 3, 4], lstm__bias_ih_l0=[100, 100, 0, 100],
+        lstm__weight_ih_l0=[0] * 10 + [0.1, 0.2, 0.05, 0.3, 0.4] + [0] * 5,
+    )  # fmt: skip
+    actual = model.train(training)(golden.inputs(["cba"], "a", 4, 3))
+    assert actual.tolist() == pytest.approx([math.tanh(math.tanh(1.11))], abs=1e-6)
+
+
 @given(seed=st.integers(0, 2**32 - 1), filters=st.integers(1, 13), longest_ngram=st.integers(2, 5))
 def test_no_filter_gives_more_than_its_bound(seed, filters, longest_ngram):
     """Least of all to windows that point where a filter points; and the bound is near what the best of them gives."""

@@ -245,12 +245,15 @@ def test_a_query_without_known_words_is_named_once(index, vectors, caplog):
     assert len(caplog.records) == 3 and "q xylitol quokka" in caplog.records[0].getMessage()
 
 
-def test_the_memory_of_named_queries_is_bounded(index, vectors, monkeypatch):
+def test_the_memory_of_named_queries_is_bounded(index, vectors, monkeypatch, caplog):
+    """Three are remembered and not named again; a fourth begins anew, so that the first is named a second time."""
     monkeypatch.setattr(scorer, "MOST_TOLD", 3)
-    reranker = WordMoversDistance(index, vectors)
-    for number in range(8):
-        reranker.score(Query(f"q{number}", "unheard"), small.candidates(index))
-    assert reranker.unknown_queries == {"q6", "q7"}
+    reranker, candidates = WordMoversDistance(index, vectors), small.candidates(index)
+    with caplog.at_level(logging.WARNING):
+        for name in ("a", "b", "c", "a", "c", "d", "d", "a", "b", "c"):
+            left = reranker.score(Query(name, "unheard"), candidates)
+            assert left.tolist() == candidates.first_stage_scores.tolist() and len(reranker.unknown_queries) <= 3
+    assert [record.getMessage().split()[1] for record in caplog.records] == ["a:", "b:", "c:", "d:", "a:", "b:", "c:"]
 
 
 def test_lucene_s_stop_words():

@@ -124,7 +124,7 @@ def encoded(dated, tmp_path_factory):
     return copy
 
 
-@pytest.mark.parametrize("name", ["dense:ktrel", "hybrid"])
+@pytest.mark.parametrize("name", ["dense:ktrel", "hybrid", "hybrid+rm3"])
 def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
     stage = encoded.first_stage(configure(name))
     for text, values in product(QUERIES[:3], ({"year": "2015-2016"}, {"mesh": ["aspirin", "heart diseases"]})):
@@ -132,7 +132,9 @@ def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
         mask = encoded.fitting(filter)
         candidates = stage.search(Query("q", text, filter), 5)
         assert len(candidates) == 5 and mask[candidates.rows].all()
-        if name != "hybrid":  # a fusion normalizes the scores of what is found
+        fitting = stage.search(Query("q", text, filter), len(encoded)).rows
+        assert sorted(fitting) == mask.nonzero()[0].tolist()  # whatever RM3 expands the query with
+        if not name.startswith("hybrid"):  # a fusion normalizes the scores of what is found
             everything = stage.search(Query("q", text), len(encoded))
             assert candidates.rows.tolist() == everything.rows[mask[everything.rows]][:5].tolist()
     assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))

@@ -43,6 +43,12 @@ A = [(7, 9.0), (3, 5.0), (4, 1.0)]
 B = [(3, 0.8), (5, 0.6)]
 
 
+def test_sums_are_rounded_once():
+    """1 and twice 2**-24: added in single precision, each of these would be lost."""
+    lists = [[(7, 5.0)], [(7, 3.0)], [(7, 1.0)]]  # of one document: 1 in each
+    assert fused(lists, "linear", (1.0, 2.0**-24, 2.0**-24)) == {7: 1 + 2.0**-23}
+
+
 def test_reciprocal_ranks_by_hand():
     """Document 3 is second in A and first in B: 1/62 + 1/61."""
     expected = {7: 1 / 61, 3: 1 / 62 + 1 / 61, 4: 1 / 63, 5: 1 / 62}

@@ -194,6 +194,7 @@ def test_unknown_words_find_nothing(workspace):
 
 def test_unit():
     np.testing.assert_allclose(unit(np.array([3.0, 4.0], np.float32)), [0.6, 0.8])
+    np.testing.assert_allclose(unit(np.array([3e25, 4e25], np.float32)), [0.6, 0.8])  # squares beyond float32
     assert unit(np.zeros(2, np.float32)) is None and unit(None) is None
 
 

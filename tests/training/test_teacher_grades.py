@@ -48,9 +48,16 @@ def test_grades_are_the_cosines_and_the_scores_of_the_first_stage(minilm, collec
 
 
 def test_a_reranker_can_give_the_rest_of_the_grade(minilm, collection, candidates):
-    grades = TeacherGrades(minilm, 0.0, "bm25-title")(collection.forward, QUERY_LIST[:1], candidates)["q1"]
-    expected = load("bm25-title", collection.forward).score(QUERY_LIST[0], candidates["q1"])
-    assert list(grades.values()) == pytest.approx((expected - expected.min()) / np.ptp(expected))
+    """Each document has its own score, also beside the teacher's, and not that of the first stage."""
+    graded, rest = candidates["q1"], {}
+    scores = load("bm25-title", collection.forward).score(QUERY_LIST[0], graded)
+    expected = dict(zip(graded.ids, (scores - scores.min()) / np.ptp(scores)))
+    teachers, own, rest, both = (
+        TeacherGrades(minilm, *how)(collection.forward, QUERY_LIST[:1], candidates)["q1"]
+        for how in ((1.0,), (0.0,), (0.0, "bm25-title"), (0.4, "bm25-title"))
+    )
+    assert rest == pytest.approx(expected) and rest != pytest.approx(own, abs=0.1)
+    assert both == pytest.approx({id: 0.4 * teachers[id] + 0.6 * grade for id, grade in expected.items()})
 
 
 def test_a_weight_beyond_one_is_refused(minilm):
