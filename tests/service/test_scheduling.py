@@ -86,10 +86,11 @@ class Watched(Scheduler):
 
     @property
     def waiting(self):
-        if not self.jobs and current_thread().name.startswith("scoring"):
-            self.paused.set()
-            self.added.wait(0.2)
-        return self.jobs
+        if self.jobs or not current_thread().name.startswith("scoring"):
+            return self.jobs
+        self.paused.set()
+        self.added.wait(0.2)
+        return []  # as it was before the pause
 
     @waiting.setter
     def waiting(self, jobs):
