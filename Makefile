@@ -5,7 +5,7 @@
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
-# make campaign  kills, limits and damages for MINUTES, going on where the last one stopped; its report is docs/campaign.md
+# make campaign  kills, limits, damages and attacks for MINUTES, going on where the last one stopped; its report is docs/campaign.md
 # make gpu      tests and times of a GPU, written as docs/gpu.md; PYTHON is one with torch for it
 # make docs     the pages as a site, in build/site; python -m http.server --directory build/site shows it
 # make wheel    the source distribution and the wheel, in dist/

@@ -1,4 +1,4 @@
-"""``python -m tests.campaign``: kills, limits and damages for some minutes, and their report, docs/campaign.md.
+"""``python -m tests.campaign``: kills, limits, damages, attacks for some minutes, and their report, docs/campaign.md.
 
 Each case is drawn from the seed and its number, and its outcome is a line of ``results.jsonl`` in the folder: a
 campaign that was interrupted, or is given more minutes, goes on with the next case. Other seeds try other cases.
@@ -19,13 +19,16 @@ from tests.campaign import cases, shim
 from tests.campaign.children import Children
 from tests.campaign.commands import COMMANDS, WHILE_SEARCHED
 from tests.campaign.damages import TARGETS
+from tests.campaign.hostile import ATTACKS, MOST_MEMORY, SECONDS
 from tests.processes import ROOT
 
 PAGE = ROOT / "docs" / "campaign.md"
-SHARES = {"kill": 0.5, "damage": 0.35, "limit": 0.1, "search": 0.05}  # of the time
+SHARES = {"kill": 0.45, "damage": 0.35, "limit": 0.1, "search": 0.05, "attack": 0.05}  # of the time
+SUBJECTS = {"kill": COMMANDS, "damage": TARGETS, "limit": COMMANDS, "search": WHILE_SEARCHED, "attack": ATTACKS}
 
-NAMES = {"kill": "kills", "damage": "damages", "limit": "runs under limits", "search": "changes of a searched index"}
-TRIES = {"kill": "kill", "limit": "limit", "search": "searches"}  # methods of `cases.Campaign`
+NAMES = {"kill": "kills", "damage": "damages", "limit": "runs under limits", "search": "changes of a searched index",
+         "attack": "attacks"}  # fmt: skip
+TRIES = {"kill": "kill", "limit": "limit", "search": "searches", "attack": "attack"}  # methods of `cases.Campaign`
 COUNTED = "Steps are counted by a library that the campaign compiles."
 NOT_COUNTED = "Without a C compiler, only the steps of Python are counted, and no writes."
 INTRODUCTION = """\
@@ -34,8 +37,8 @@ INTRODUCTION = """\
 Commands are killed, starved and given damaged files, again and again, by `make campaign`. A killed command must leave
 every output as it was or as it should be, and the same command, or `--resume`, must then give what an undisturbed one
 gives. Of a damaged file, a command must say so in one line, or not be affected. No command may print a traceback, hang
-for a minute, or end by a signal. This page is written by the campaign itself: `make campaign MINUTES=180 SEED=1` goes
-on where it was, and another seed tries other cases.
+for a minute, or end by a signal. No client of the service may stop the others. This page is written by the campaign
+itself: `make campaign MINUTES=180 SEED=1` goes on where it was, and another seed tries other cases.
 """
 KILLS = """
 ## Kills
@@ -61,6 +64,15 @@ An index is searched again and again while a command changes it. Each run is tha
 search is refused in one line since the index was replaced meanwhile.
 
 | command | times | faults |
+| --- | ---: | ---: |"""
+ATTACKED = f"""
+## Attacks
+
+Clients send bodies, headers and connections that a service should not trust. Someone else's search and re-ranking are
+answered within {SECONDS:g} seconds, the log stays short, memory below {MOST_MEMORY >> 30} GB, and the click log keeps
+its lines.
+
+| attack | times | faults |
 | --- | ---: | ---: |"""
 LIMITS = """
 ## Limits
@@ -90,11 +102,11 @@ def work(
         "kill": (case for case in cases.kills_of(campaign.seed) if case[0] not in numbers["kill"]),
         "limit": (case for case in cases.limits_of() if case[0] not in numbers["limit"]),
         "search": (case for case in cases.searches_of() if case[0] not in numbers["search"]),
+        "attack": (case for case in cases.attacks_of() if case[0] not in numbers["attack"]),
         "damage": (case for case in cases.damages_of() if not numbers["damage"].issuperset(case[0])),
     }
-    usable = {"damage": TARGETS, "kill": COMMANDS, "limit": COMMANDS, "search": WHILE_SEARCHED}
     kinds = {
-        kind: share for kind, share in kinds.items() if any(re.search(names, name_of(one)) for one in usable[kind])
+        kind: share for kind, share in kinds.items() if any(re.search(names, name_of(one)) for one in SUBJECTS[kind])
     }
     todo = {kind: (case for case in found if re.search(names, name_of(case[1]))) for kind, found in todo.items()}
     end = time.monotonic() + seconds
@@ -152,6 +164,7 @@ def report(entries: list[dict], injected: bool) -> str:
             counts = (outcomes[name] for name in ("refused", "same result", "another result", "fault"))
             lines.append(f"| {target.name} | {total:,} | " + " | ".join(f"{count:,}" for count in counts) + " |")
     lines += [SEARCHES, *rows(tried["search"], WHILE_SEARCHED)]
+    lines += [ATTACKED, *rows(tried["attack"], ATTACKS)]
     lines += [LIMITS, *rows(tried["limit"], cases.LIMITS, "how")]
     skipped = Counter((one["how"], one["skipped"]) for one in of["limit"] if "skipped" in one)
     lines += [""] + [f"Skipped: {how}, {count} runs: {reason}." for (how, reason), count in skipped.items()]
@@ -198,16 +211,20 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="REGEX", help="commands and files to try (default: all)")
     parser.add_argument("--page", type=Path, default=PAGE, help="page to write")
     options = parser.parse_args()
-    subjects = (*COMMANDS, *TARGETS) if "damage" in options.kinds else COMMANDS
-    if not any(re.search(options.only, one.name) for one in subjects):
-        parser.error(f"--only {options.only} finds none of: {', '.join(one.name for one in subjects)}")
+    subjects = sorted({name_of(subject) for kind in options.kinds for subject in SUBJECTS[kind]})
+    if not any(re.search(options.only, name) for name in subjects):
+        parser.error(f"--only {options.only} finds none of: {', '.join(subjects)}")
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     library, results = shim.compiled(folder), folder / "results.jsonl"
     if options.minutes:
         with Children(folder / "children", library) as children:
             campaign = cases.Campaign(children, folder, options.seed)
-            work(campaign, results, options.minutes * 60, {kind: SHARES[kind] for kind in options.kinds}, options.only)
+            kinds = {kind: SHARES[kind] for kind in options.kinds}
+            try:
+                work(campaign, results, options.minutes * 60, kinds, options.only)
+            finally:
+                campaign.close()
     options.page.write_text(report(read(results), library is not None))
 
 

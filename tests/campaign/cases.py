@@ -1,4 +1,4 @@
-"""The cases of a campaign: kills, limits and damages, each drawn from a seed and its number, and how each is judged."""
+"""The cases of a campaign: kills, limits, damages, attacks. Each is drawn from a seed and its number, and is judged."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from tests.campaign.children import Children
 from tests.campaign.clicking import DONE
 from tests.campaign.commands import COMMANDS, SEARCHED, WHILE_SEARCHED, Command, make_inputs
 from tests.campaign.damages import TARGETS
+from tests.campaign.hostile import ATTACKS, Served
 from tests.processes import attempt
 
 MARK = ".rerank_plugin-"
@@ -53,6 +54,13 @@ class Campaign:
             (folder / "inputs.made").touch()
         self.undisturbed: dict[str, dict] = {}
         self.searchers: Children | None = None  # a second process, for searches beside a command
+        self.served: Served | None = None
+
+    def close(self) -> None:
+        """End the service that was attacked."""
+        if self.served is not None:
+            self.served.close()
+            self.served = None
 
     def _make_part(self) -> None:
         """The part of a killed search, in the inputs."""
@@ -220,6 +228,17 @@ class Campaign:
         assert done["status"] == 0, done
         return (case / f"{name}.run").read_bytes()
 
+    # Attacks.
+
+    def attack(self, number: int, name: str) -> dict:
+        """Attack a service, which goes on unless this shows a fault."""
+        if self.served is None:
+            self.served = Served(self.inputs / "index", self.folder / "served")
+        faults = self.served.faults(ATTACKS[name], random.Random(f"{self.seed} attack {number}"))
+        if faults:
+            self.close()
+        return {"kind": "attack", "name": name, "how": f"case {number}", "faults": faults}
+
     # Limits.
 
     def limit(self, number: int, command: Command, name: str) -> dict:
@@ -381,6 +400,11 @@ def kills_of(seed: int) -> Iterator[tuple[int, Command]]:
 def searches_of() -> Iterator[tuple[int, str]]:
     """All commands that change an index in turn, without an end."""
     return enumerate(cycle(WHILE_SEARCHED))
+
+
+def attacks_of() -> Iterator[tuple[int, str]]:
+    """All attacks in turn, without an end."""
+    return enumerate(cycle(ATTACKS))
 
 
 def limits_of() -> Iterator[tuple[int, Command, str]]:
