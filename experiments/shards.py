@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 import rerank_plugin as rp
+from experiments.cluster_plan import sampled
 from rerank_plugin import options as commandline
 from rerank_plugin.base.progress import progress
-from rerank_plugin.benchmark.cluster_plan import sampled
 from rerank_plugin.cluster.config import ClusterConfig
-from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.files.tables import markdown
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import OpenPipeline, Pipeline
 from rerank_plugin.retrieval.register import configure

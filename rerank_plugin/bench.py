@@ -82,81 +82,6 @@ def arguments():
     return parser
 
 
-CLUSTER_EXAMPLES = """examples:
-  # measure the parts on indexes of shards of several sizes, and check the simulation on Ray on this machine
-  rerank-plugin bench cluster --parts parts.json --measure --check --index indexes/a indexes/b --queries mine.tsv
-  # machines, latencies and utilization by the number of documents
-  rerank-plugin bench cluster --parts parts.json --documents 40000000 400000000 --rate 20
-
-  # two processes for each shard, one of all of them slow, and the price of a machine
-  rerank-plugin bench cluster --parts parts.json --documents 40000000 --rate 20 --replicas 2 --hedge 0.1 --slow 1 \\
-      --price 1.5
-
-Parts are seconds of a processor, which other work on the machine hardly changes; --check needs an idle machine."""
-
-
-def cluster_arguments():
-    from rerank_plugin.benchmark.cluster_plan import MeasuringConfig, PlanConfig
-
-    parser = commandline.parser(
-        "bench cluster",
-        "Plan a cluster for an index of shards: latencies, utilization and cost, by a simulation of machines that are\n"
-        "not there, with the parts of searches that were measured on this one. Tables go to stdout.",
-        CLUSTER_EXAMPLES,
-    )
-    add = parser.add_argument
-    parts = "JSON file of measured parts, to read, or with --measure to write"
-    add("--parts", type=Path, required=True, metavar="FILE", help=parts)
-    add("--documents", type=int, nargs="+", default=[], metavar="N", help="documents of clusters to simulate")
-    rate = "queries a second, at random times; 0: one after the other"
-    add("--rate", type=float, nargs="+", default=[0.0, 10.0], metavar="N", help=rate)
-    pipeline = "searches: FIRST_STAGE[,RERANKER...] (default: all that were measured)"
-    add("--pipeline", nargs="+", metavar="P", help=pipeline)
-    add("--measure", action="store_true", help="measure the parts, on --index")
-    check = "search on Ray on this machine, too, and compare the latencies with simulated ones"
-    add("--check", action="store_true", help=check)
-    add("--index", type=Path, nargs="+", default=[], metavar="FOLDER", help="indexes of shards, of several sizes")
-    add("--queries", nargs="+", default=[], help="queries to measure with, as search takes them")
-    add("--overwrite", action="store_true", help="replace an existing file of parts")
-    commandline.add_settings(parser.add_argument_group("measurement"), MeasuringConfig)
-    commandline.add_settings(parser.add_argument_group("simulated cluster"), PlanConfig)
-    return parser
-
-
-def cluster(argv: list[str]) -> None:
-    """``bench cluster``."""
-    parser = cluster_arguments()
-    options = commandline.parse(parser, argv)
-    if (options.measure or options.check) and not (options.index and options.queries):
-        parser.error("--measure and --check need --index and --queries")
-    if not (options.measure or options.check or options.documents):
-        parser.error("give --measure, --check, or the number of --documents to simulate")
-    if min(options.rate) < 0:
-        parser.error("--rate must not be negative")
-    parser.check_counts(options, *(["documents"] if options.documents else []), "sample", "rounds")
-    from rerank_plugin.benchmark import cluster_plan
-    from rerank_plugin.benchmark.cluster_parts import PARTS, Parts
-    from rerank_plugin.files.outputs import check_free
-    from rerank_plugin.files.tables import markdown
-
-    measuring = commandline.configured(cluster_plan.MeasuringConfig, options, seed=options.seed)
-    plan = commandline.configured(cluster_plan.PlanConfig, options, seed=options.seed)
-    queries = list(cluster_plan.sampled(options.queries, measuring.sample))
-    if options.measure:
-        check_free(options.parts, PARTS, options.overwrite)
-        parts = cluster_plan.measure(options.index, queries, options.pipeline or cluster_plan.PIPELINES, measuring)
-        parts.save(options.parts, options.overwrite)
-    else:
-        parts = Parts.load(options.parts)
-    pipelines = options.pipeline or list(parts.indexes[0].pipelines)
-    print(f"`{shlex.join(['rerank-plugin', 'bench', 'cluster', *argv])}`\n\nParts measured on {parts.machine}.")
-    if options.check:
-        rows = cluster_plan.checked(parts, options.index, queries, pipelines, options.rate, measuring)
-        print(f"\n{markdown(rows, 3)}", end="")
-    if options.documents:
-        print(f"\n{markdown(cluster_plan.planned(parts, pipelines, options.documents, options.rate, plan))}", end="")
-
-
 def _add_measured(add) -> None:
     batch = "queries scored together; more than 1 at the first depth only (default: 1 8 64; 1 8 with --quick)"
     add("--batch", type=int, nargs="+", metavar="N", help=batch)
@@ -176,10 +101,6 @@ def _add_measured(add) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    words = sys.argv[1:] if argv is None else argv
-    if words[:1] == ["cluster"]:
-        cluster(words[1:])
-        return
     parser = arguments()
     options = commandline.parse(parser, argv)
     _check(parser, options)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_p
 from rerank_plugin.retrieval.faiss_export import ExportConfig
 
 if TYPE_CHECKING:
-    from rerank_plugin.cluster.config import ClusterConfig
     from rerank_plugin.corpora import Problems
     from rerank_plugin.indexes.forward import ForwardIndex
     from rerank_plugin.retrieval.encoding import IndexEncoder
@@ -70,7 +68,7 @@ def arguments() -> commandline.Parser:
     update("--merge", action="store_true", help=merged)
     adapted = "with --merge: adapt ktrel to the documents anew, and encode them all by it"
     update("--adapt", action="store_true", help=adapted)
-    _add_building_options(parser.add_argument_group("building an index").add_argument)
+    _add_building_options(parser.add_argument_group("building an index"))
     _add_encoding_options(parser.add_argument_group("encoding"))
     exporting = parser.add_argument_group("exporting")
     exported = (
@@ -83,7 +81,8 @@ def arguments() -> commandline.Parser:
     return parser
 
 
-def _add_building_options(add: Callable[..., Any]) -> None:
+def _add_building_options(group: Any) -> None:
+    add = group.add_argument
     strict = "stop at the first duplicate id, empty document or unreadable record"
     add("--strict", action="store_true", help=strict)
     shards = "divide the index into N shards, each built by a process of its own; scores and order stay the same"
@@ -102,11 +101,8 @@ def _add_building_options(add: Callable[..., Any]) -> None:
     add("--analyzer", choices=("porter", "krovetz", "none", "whitespace"), help=analyzer)
     add("--language", metavar="CODE", help="language of the analyzer of --lucene, as zh or de (default: en)")
     add("--threads", type=int, help="threads of Lucene's indexing, and of encoding (default: one per core)")
-    cluster = (
-        "Ray cluster that builds --shards or encodes, with the index on a folder that its machines share: HOST:PORT, "
-        "auto (of this machine) or local (started here)"
-    )
-    add("--cluster", metavar="ADDRESS", help=cluster)
+    work = "Ray cluster that builds --shards or encodes, with the index on a folder that its machines share"
+    commandline.add_places(group, work, with_settings=False)
 
 
 def _add_encoding_options(group: Any) -> None:
@@ -124,19 +120,6 @@ def _add_encoding_options(group: Any) -> None:
     )
     add("--judged", action="append", default=[], metavar="QJ", help=judged)
     commandline.add_settings(group, ListsConfig)
-
-
-def _cluster(options: Namespace) -> ClusterConfig | None:
-    """The cluster that does the work, whose processes have the Java heap that the user set, or the usual one."""
-    from rerank_plugin.base.extras import require
-    from rerank_plugin.cluster.config import ClusterConfig
-    from rerank_plugin.java.jvm import OPTIONS
-
-    if not options.cluster:
-        return None
-    require("ray", "a cluster")
-    heaps = [option[4:] for option in os.environ.get(OPTIONS, "").split() if option.startswith("-Xmx")]
-    return ClusterConfig(options.cluster, heap=heaps[-1] if heaps else ClusterConfig.heap)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -236,7 +219,8 @@ def build(options: Namespace) -> None:
         source = shlex.join(options.corpus) if len(options.corpus) > 1 else options.corpus[0]
         shared["threads"] = options.threads
         if options.shards:
-            shared["config"] = _cluster(options)
+            place = commandline.place(options)
+            shared["config"] = None if place is None else place.with_own_heap()
             report = build_shards(corpus, options.index, source, problems, options.shards, **shared)
         else:
             report = build_index(corpus, options.index, source, problems, annotator=annotator, **shared)
@@ -339,12 +323,9 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     """Encode all documents, and print the time, the rate, the size, and the recall of searches."""
     documents, started = len(encoder.index), time.monotonic()
     encoding = _encoding_bars(encoder.index)["encoding"]
-    elsewhere = None
-    if (config := _cluster(options)) is not None:
-        from rerank_plugin.cluster.encoding import encode_on_cluster
-
-        elsewhere = encode_on_cluster(encoder, options.batch_size, config)
-    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads, elsewhere)
+    place = commandline.place(options)
+    encode_pieces = None if place is None else place.with_own_heap().encoding(encoder, options.batch_size)
+    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads, encode_pieces)
     seconds, store = time.monotonic() - started, encoder.store()
     assert store is not None, "it has just been written"
     rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"

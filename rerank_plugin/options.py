@@ -243,6 +243,31 @@ def add_settings(to: Any, config: type, given_only: bool = False) -> None:
         to.add_argument(flag(setting.option), help=setting.help, **arguments)
 
 
+def add_places(to: Any, work: str, with_settings: bool = True) -> None:
+    """Add an option for each kind of place that may do a command's work (:mod:`rerank_plugin.indexes.opening`).
+
+    Args:
+        work: what is done there, for the help.
+        with_settings: whether to add its settings, too.
+    """
+    from rerank_plugin.indexes.opening import OPENERS
+
+    for opener in OPENERS.built_in():
+        to.add_argument(flag(opener.option), metavar="ADDRESS", help=f"{work}: {opener.addresses}")
+        if with_settings:
+            add_settings(to, opener.place())
+
+
+def place(options: argparse.Namespace) -> Any:
+    """The place that the options name, None without one; an `InputError` if its settings are invalid."""
+    from rerank_plugin.indexes.opening import OPENERS
+
+    for opener in OPENERS.built_in():
+        if address := getattr(options, opener.option, None):
+            return configured(opener.place(), options, address=address)
+    return None
+
+
 def configured(config: type[T], options: argparse.Namespace, **more: Any) -> T:
     """The configuration with the values of its options and of the fields ``more``.
 

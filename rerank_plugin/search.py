@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.terminal import print_red
-from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
 
@@ -74,12 +73,7 @@ def arguments() -> commandline.Parser:
     add = running.add_argument
     add("--threads", type=int, default=2, help="threads of first-stage searches, which run ahead of the scoring")
     add("--queries-at-once", type=int, default=8, help="queries that a reranker scores together")
-    cluster = (
-        "Ray cluster that searches an index of shards, with a process for each: HOST:PORT, auto (of this machine) or "
-        "local (started here)"
-    )
-    add("--cluster", metavar="ADDRESS", help=cluster)
-    commandline.add_settings(running, ClusterConfig)
+    commandline.add_places(running, "Ray cluster that searches an index of shards, with a process for each")
     add("--plain", action="store_true", help="score with the PyTorch module instead of the fast path")
     commandline.add_first_stage_options(parser, basic=True)
     return parser
@@ -178,9 +172,8 @@ def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
 
 def _place(options: Namespace) -> str | Path:
     """Where the index is searched: its folder, or its place on a cluster."""
-    if not options.cluster:
-        return options.index
-    return commandline.configured(ClusterConfig, options, address=options.cluster).url(options.index)
+    place = commandline.place(options)
+    return options.index if place is None else place.url(options.index)
 
 
 def _filter(options: Namespace) -> Filter | None:
@@ -262,10 +255,10 @@ def search_folder(options: Namespace) -> None:
     Each file is written and resumed as by a search for its run alone: query by query into a partial file, with the same
     settings. All files get their names after the last query.
     """
-    from rerank_plugin.cluster.opening import open_index
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter, replaces
     from rerank_plugin.files.runs import run_files
+    from rerank_plugin.indexes.opening import open_index
     from rerank_plugin.ranking.bulk import rank_lists, read_runs
     from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.retrieval.run_file import RunConfig

@@ -11,7 +11,6 @@ from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SO
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 from rerank_plugin.service.settings import ServiceConfig
@@ -58,9 +57,7 @@ def arguments() -> ArgumentParser:
     clicks = "file to log shown and clicked documents in (docs/learning-from-use.md; default: no log)"
     access.add_argument("--click-log", default="", metavar="FILE", help=clicks)
     running = parser.add_argument_group("running and limits")
-    cluster = "search the indexes, which are of shards, on this Ray cluster: HOST:PORT, auto (of this machine) or local"
-    running.add_argument("--cluster", metavar="ADDRESS", help=cluster)
-    commandline.add_settings(running, ClusterConfig)
+    commandline.add_places(running, "Ray cluster that searches the indexes, which are of shards")
     commandline.add_settings(running, ServiceConfig)
     commandline.add_settings(running, RerankerOptions)
     queries = parser.add_argument_group("queries of --first-stage faiss:FOLDER")
@@ -112,9 +109,8 @@ def bind_socket(host: str, port: int) -> socket:
 
 def _config(options: Namespace) -> ServiceConfig:
     indexes = _by_name(options.index) or {SAMPLE.name: str(SAMPLE)}
-    if options.cluster:
-        place = commandline.configured(ClusterConfig, options, address=options.cluster).url
-        indexes = {name: place(folder) for name, folder in indexes.items()}
+    if (place := commandline.place(options)) is not None:
+        indexes = {name: place.url(folder) for name, folder in indexes.items()}
     rerankers = _by_name(options.reranker or RERANKERS)
     token = _read_token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)

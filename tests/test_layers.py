@@ -19,9 +19,9 @@ FLAG = re.compile(r"(?<![\w-])--[a-z]")
 # A whole command to run; an option of Java.
 COMMAND_LINE = re.compile(r"rerank-plugin [a-z]|^hf download |(?:with: |^)\{\} --|=ALL-UNNAMED$")
 # Groups of entry points that are not called like a module.
-GROUPS = {"rerank_plugin.first_stages", "rerank_plugin.formats"}
-# Modules with a register, which may name what stands above them: here the group of entry points.
-REGISTERS = {"rerank_plugin.models.register"}
+GROUPS = {"rerank_plugin.first_stages", "rerank_plugin.formats", "rerank_plugin.openers"}
+# Modules with a register, which may name what stands above them: the group of entry points, and the folder of openers.
+REGISTERS = {"rerank_plugin.models.register", "rerank_plugin.indexes.opening"}
 
 
 def layers() -> list[set[str]]:

@@ -8,10 +8,8 @@
 * `measuring`: the clock. Paths take turns, so that other load on the machine hits both.
 * `scoring`, `whole_query`, `texts`, `dense_search`: the timed work of a reranker.
 * `service_load`, `http_clients`: the service and its clients.
-* `cluster_parts`, `cluster_simulation`, `cluster_plan`: the parts of searches of an index of shards, and what they
-  take on machines that are not there.
 * `suite`: all measurements of a run, in order.
 * `rows`, `latency_plot`: the results as JSON, Markdown and a plot.
 
-Only `whole_query`, `service_load`, `cluster_parts` and collections with a Lucene index need Java.
+Only `whole_query`, `service_load` and collections with a Lucene index need Java.
 """

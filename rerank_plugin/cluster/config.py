@@ -62,18 +62,13 @@ class ClusterConfig:
         query = f"?{urlencode(changed)}" if changed else ""
         return f"{SCHEME}://{self.address}{quote(os.path.abspath(folder))}{query}"
 
-
-def is_cluster(index: Any) -> bool:
-    """Whether a place of an index is on a Ray cluster."""
-    return isinstance(index, str) and index.startswith(f"{SCHEME}://")
-
-
-def parsed(url: str) -> tuple[Path, ClusterConfig]:
-    """The folder and the configuration of ``ray://ADDRESS/FOLDER?replicas=2&deadline=1``."""
-    parts = urlsplit(url)
-    if not parts.netloc or len(parts.path) < 2:
-        raise InputError(f"'{url}' is no place on a cluster: write ray://ADDRESS/FOLDER, where ADDRESS may be auto")
-    return Path(unquote(parts.path)), ClusterConfig(parts.netloc, **_values(dict(parse_qsl(parts.query)), url))
+    @classmethod
+    def parse(cls, url: str) -> tuple[Path, ClusterConfig]:
+        """The folder and the configuration of ``ray://ADDRESS/FOLDER?replicas=2&deadline=1``."""
+        parts = urlsplit(url)
+        if not parts.netloc or len(parts.path) < 2:
+            raise InputError(f"'{url}' is no place on a cluster: write ray://ADDRESS/FOLDER, where ADDRESS may be auto")
+        return Path(unquote(parts.path)), cls(parts.netloc, **_values(dict(parse_qsl(parts.query)), url))
 
 
 def _values(given: Mapping[str, str], url: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The coordinator: an index whose documents are elsewhere, opened by searchers, commands and the service as any other.
+"""The coordinator: an index whose documents other processes have, opened by searchers, commands and the service.
 
 It holds the folder of the whole index, in which ids, vocabulary, statistics, the adapted encoder and the lists of the
 vectors are; the shards search, score and read their documents. The coordinator asks all of them at once, puts their
@@ -8,7 +8,6 @@ answers together by score and then by decreasing document id, and gives each its
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -22,28 +21,28 @@ import numpy as np
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.base.records import Document, Missing, Query
+from rerank_plugin.base.records import Document, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import Words
+from rerank_plugin.indexes.forward import ForwardIndex, Words
 from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import SHARDS, Generation, ShardedForward, ShardedTable
-from rerank_plugin.indexes.vector_store import VectorStore
+from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.kernels.quantization import Codes, QuantizedQueries
+from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.rerankers import Scorer
-from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
+from rerank_plugin.rerankers import Scorer, load_over
+from rerank_plugin.retrieval.lucene import RM3, LuceneConfig, open_stage
 
 log = logging.getLogger(__name__)
 
 MOST_FILTERS = 64  # filters whose numbers of documents are remembered, 8 bytes for each inverted list
 MOST_WORDS = 1 << 20  # words whose document frequencies are remembered, some 100 bytes each
-NO_ROWS = np.zeros(0, np.int64)
+left_out: ContextVar[frozenset[int]] = ContextVar("shards that a search leaves out", default=frozenset())
 Question = tuple[Any, ...]  # the name of a method of a `Shard`, and its arguments
 
 
@@ -75,8 +74,8 @@ class Shards(Protocol):
     def close(self) -> None: ...
 
 
-class ClusterIndex(Index):
-    """An index of shards that are elsewhere.
+class RemoteIndex(Index):
+    """An index of shards that other processes have; it answers the questions of any index.
 
     Args:
         folder: of the whole index; of the shards only their descriptions are read here.
@@ -91,18 +90,14 @@ class ClusterIndex(Index):
         if SHARDS not in self.description:
             raise InputError(f"{folder} is no index of shards: build one with: {self.rebuild} --shards N")
         folders = [self.folder / part["path"] for part in self.description[SHARDS]]
-        generation = Generation(self.description["number"], self.description["generation"])
-        self.answering = connect(folders, generation)
-        self.left_out: ContextVar[frozenset[int]] = ContextVar("shards that a search leaves out", default=frozenset())
+        self.answering = connect(folders, Generation(self.description["number"], self.description["generation"]))
+        self.frequencies: dict[tuple[str, str], tuple[int, int]] = {}
         if self.answering.partial:
             self.forward.lucene_numbers  # noqa: B018 (asked for while all shards answer)
-        close = self.close
 
-        def close_all() -> None:
-            self.answering.close()
-            close()
-
-        self.close = close_all  # type: ignore[assignment]
+    def close(self) -> None:
+        self.answering.close()
+        super().close()
 
     def _open_shards(self) -> list[Index]:
         return []
@@ -114,18 +109,17 @@ class ClusterIndex(Index):
         checksum = forward_checksum(self.description)
         forward = RemoteForward(self.folder, mean_lengths, self.tokenizer, checksum, self.layout, self, parts)
         forward.name, forward.answering = self._name, self.answering
-        forward.elsewhere = Coordinator(self, forward)
         return forward
 
-    def found(self, search: Callable[[], Candidates]) -> Candidates:  # type: ignore[override]
-        """What a first stage finds, where a ranking may lack documents: in the shards that answer all its questions."""
+    def search(self, first_stage: Any, query: Query, depth: int) -> Candidates:
+        """As `Index.search`; where a ranking may lack documents, in the shards that answer all of its questions."""
         if not self.answering.partial:
-            return search()
+            return super().search(first_stage, query, depth)
         missing = self.answering.lost()
         while True:
-            before = self.left_out.set(missing)
+            before = left_out.set(missing)
             try:
-                candidates = search()
+                candidates = super().search(first_stage, query, depth)
                 candidates.missing = missing
                 return candidates
             except UnavailableError as error:
@@ -133,7 +127,10 @@ class ClusterIndex(Index):
                     raise
                 missing |= error.shards
             finally:
-                self.left_out.reset(before)
+                left_out.reset(before)
+
+    def texts(self) -> RemoteTexts:
+        return RemoteTexts(self)
 
     def open_lucene(self) -> Any:
         raise InputError(f"the documents of {self.folder} are on a cluster: read its shards, or open the folder itself")
@@ -142,6 +139,46 @@ class ClusterIndex(Index):
         """The filter itself, which each shard applies."""
         self.check_filter(filter)
         return filter
+
+    def word_frequencies(self, field: str, words: Sequence[str]) -> list[tuple[int, int]]:
+        """The documents of the collection that hold each word, and its occurrences in all; asked for once."""
+        remembered = self.frequencies  # other threads may begin another
+        known = {word: count for word in words if (count := remembered.get((field, word))) is not None}
+        if new := [word for word in words if word not in known]:
+            answers = self.forward.ask_searched("frequencies", field, new)
+            counts = np.sum([*answers.values()], axis=0)
+            if others := sorted(left_out.get()):  # read by another shard: files outlive processes
+                other = next(iter(answers))
+                counts += self.answering.ask({other: ("frequencies_of", others, field, new)})[other]
+            known.update((word, (int(one), int(all))) for word, (one, all) in zip(new, counts))
+            if len(remembered) > MOST_WORDS:
+                self.frequencies = remembered = {}
+            remembered.update({(field, word): known[word] for word in new})
+        return [known[word] for word in words]
+
+
+class RemoteTexts:
+    """The stored texts of documents in shards (:class:`~rerank_plugin.indexes.stored_texts.StoredTexts`)."""
+
+    def __init__(self, index: RemoteIndex):
+        self.index, self.forward = index, index.forward
+
+    def stored(self, number: int) -> tuple[str | None, str | None]:
+        return self._of(int(self.forward.lucene_rows[number]), "stored")
+
+    def document(self, row: int) -> Document | None:
+        return self._of(row, "document")
+
+    def first_with(self, *_: Any) -> int | None:
+        raise InputError(
+            f"{self.index.folder} is on a cluster: look documents up by their ids, or search with a filter"
+        )
+
+    def close(self) -> None: ...
+
+    def _of(self, row: int, method: str) -> Any:
+        (_, answer), *_ = self.forward.asked(np.array([row]), method)
+        return answer
 
 
 class RemotePart:
@@ -163,9 +200,10 @@ class RemotePart:
 
 
 class RemoteForward(ShardedForward):
-    """The forward indexes of shards that are elsewhere, as one."""
+    """The forward indexes of shards that other processes have, as one."""
 
     answering: Shards
+    owner: RemoteIndex
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -178,6 +216,18 @@ class RemoteForward(ShardedForward):
             return []
         answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
         return [(parts[number][0], answer) for number, answer in answers.items()]
+
+    def searched(self) -> list[int]:
+        """The shards that the present search does not leave out."""
+        return [number for number in range(len(self.shards)) if number not in left_out.get()]
+
+    def ask_searched(self, *question: Any) -> dict[int, Any]:
+        """Their answers to a question, by their numbers."""
+        return self.answering.ask(dict.fromkeys(self.searched(), question))
+
+    def whole_rows(self, number: int, local: np.ndarray) -> np.ndarray:
+        """Rows of the whole index, int64 [n], from those of a shard."""
+        return self.rows_of[number][local].astype(np.int64)
 
     def words(self, rows: np.ndarray) -> Words:
         return self.together(len(rows), self.asked(rows, "words"))
@@ -192,69 +242,20 @@ class RemoteTable(ShardedTable):
         return self.index.asked(rows, "strings", self.name)
 
 
-class Coordinator:
-    """Searches and scores the documents of a `ClusterIndex` where they are."""
+@open_stage.register(RemoteIndex)
+def _open_stage(index: RemoteIndex, config: LuceneConfig) -> RemoteStage:
+    return RemoteStage(index, config)
 
-    def __init__(self, index: ClusterIndex, forward: RemoteForward):
-        self.index, self.forward, self.answering = index, forward, index.answering
-        self.frequencies: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def ask_searched(self, *question: Any) -> dict[int, Any]:
-        """The answers of the shards that the present search does not leave out, by their numbers."""
-        return self.answering.ask(dict.fromkeys(self.searched(), question))
+@open_store.register(RemoteForward)
+def _open_store(index: RemoteForward, key: str, spaces: Spaces, threads: int | None = None) -> RemoteStore | None:
+    whole = open_store.dispatch(ForwardIndex)(index, key, spaces, threads)
+    return None if whole is None else RemoteStore(index, whole, key)
 
-    def searched(self) -> list[int]:
-        """The shards that the present search does not leave out."""
-        left_out = self.index.left_out.get()
-        return [number for number in range(len(self.forward.shards)) if number not in left_out]
 
-    def are_in(self, rows: np.ndarray, shards: frozenset[int]) -> np.ndarray:
-        return np.isin(self.forward.shard_numbers[rows], sorted(shards))
-
-    def missing(self, shards: frozenset[int]) -> Missing | None:
-        if not shards:
-            return None
-        held = [len(rows) for rows in self.forward.rows_of]
-        return Missing(tuple(sorted(shards)), len(held), sum(held[number] for number in shards) / sum(held))
-
-    def rows(self, number: int, local: np.ndarray) -> np.ndarray:
-        """Rows of the whole index, int64 [n], from those of a shard."""
-        return self.forward.rows_of[number][local].astype(np.int64)
-
-    def store(self, whole: VectorStore, key: str) -> VectorStore:
-        return RemoteStore(self, whole, key)
-
-    def first_stage(self, config: LuceneConfig) -> RemoteStage:
-        return RemoteStage(self, config)
-
-    def reranker(self, spec: str, options: RerankerOptions) -> RemoteScorer:
-        return RemoteScorer(self, spec, options)
-
-    def _one(self, row: int, method: str) -> Any:
-        (_, answer), *_ = self.forward.asked(np.array([row]), method)
-        return answer
-
-    def stored(self, number: int) -> tuple[str | None, str | None]:
-        return self._one(int(self.forward.lucene_rows[number]), "stored")
-
-    def document(self, row: int) -> Document | None:
-        return self._one(row, "document")
-
-    def word_frequencies(self, field: str, words: Sequence[str]) -> list[tuple[int, int]]:
-        """The documents of the collection that hold each word, and its occurrences in all; asked for once."""
-        remembered = self.frequencies  # other threads may begin another
-        known = {word: count for word in words if (count := remembered.get((field, word))) is not None}
-        if new := [word for word in words if word not in known]:
-            answers = self.ask_searched("frequencies", field, new)
-            counts = np.sum([*answers.values()], axis=0)
-            if left_out := sorted(self.index.left_out.get()):  # read by another shard: files outlive processes
-                other = next(iter(answers))
-                counts += self.answering.ask({other: ("frequencies_of", left_out, field, new)})[other]
-            known.update((word, (int(one), int(all))) for word, (one, all) in zip(new, counts))
-            if len(remembered) > MOST_WORDS:
-                self.frequencies = remembered = {}
-            remembered.update({(field, word): known[word] for word in new})
-        return [known[word] for word in words]
+@load_over.register(RemoteForward)
+def _load_over(index: RemoteForward, spec: str, options: RerankerOptions) -> RemoteScorer:
+    return RemoteScorer(index, spec, options)
 
 
 class RemoteStage:
@@ -266,87 +267,64 @@ class RemoteStage:
 
     filters = True
 
-    def __init__(self, coordinator: Coordinator, config: LuceneConfig):
+    def __init__(self, index: RemoteIndex, config: LuceneConfig):
         if config.name == RM3:
             raise InputError(
                 f"'{config.name}' cannot be computed on a cluster: take bm25, qld, dense or hybrid, or search the "
                 "folder of the index on one machine"
             )
-        self.coordinator, self.forward, self.config, self.name = coordinator, coordinator.forward, config, config.name
-        lucene = coordinator.index.description["lucene"]
+        self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
+        lucene = index.description["lucene"]
         self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
 
     def configured(self, **settings: Any) -> RemoteStage:
         """This first stage with other settings."""
-        return RemoteStage(self.coordinator, replace(self.config, **settings))
+        return RemoteStage(self.index, replace(self.config, **settings))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents that match the query's filter."""
-        coordinator, field = self.coordinator, self.config.field
+        field = self.config.field
         if query.filter is not None:
-            coordinator.index.check_filter(query.filter)
+            self.index.check_filter(query.filter)
         text = self.read(query.text.encode(errors="replace").decode())
         with pyjnius_lock:
             words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
         if not words:
             return Candidates(self.forward, [], [])
-        whole = WholeQuery(list(words), list(words.values()), coordinator.word_frequencies(field, list(words)))
-        parts = coordinator.ask_searched("best_matches", self.config, whole, query.filter, depth)
-        rows = [coordinator.rows(number, rows) for number, (rows, _) in parts.items()]
+        whole = WholeQuery(list(words), list(words.values()), self.index.word_frequencies(field, list(words)))
+        parts = self.forward.ask_searched("best_matches", self.config, whole, query.filter, depth)
+        rows = [self.forward.whole_rows(number, rows) for number, (rows, _) in parts.items()]
         scores = [found for _, found in parts.values()]
         return Candidates(self.forward, np.concatenate(rows), np.concatenate(scores)).best(depth)
 
-    def search_near(self, *_: Any) -> Candidates:
-        raise InputError("RM3 cannot be computed on a cluster: take hybrid, or open the folder of the index itself")
-
 
 class RemoteStore(VectorStore):
-    """The vectors of all shards. Centroids and lists are here, codes elsewhere."""
+    """The vectors of all shards. Centroids and lists are here, codes there."""
 
-    def __init__(self, coordinator: Coordinator, whole: VectorStore, key: str):
+    def __init__(self, index: RemoteForward, whole: VectorStore, key: str):
         arrays = whole.rows, whole.positions, whole.lists, *whole.centroids
         super().__init__(
             whole.spaces, *whole.codes, *arrays, whole.probes, whole.threads, whole.description, whole.size
         )
-        self.coordinator = coordinator
+        self.index = index
         widths = whole.spaces.widths[: int(np.searchsorted(np.cumsum(whole.spaces.widths), whole.size)) + 1]
         self.named = key, tuple(widths), whole.description[CHECKSUM]
         self.held = lru_cache(MOST_FILTERS)(self._held)
-        self.expected = threading.local()  # the codes that a thread has asked for with the words of documents
+
+    def on(self, device: str, put: Any) -> RemoteStore:
+        return self
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
-        known, codes = getattr(self.expected, "codes", (NO_ROWS, self._room(0)))
-        places = np.searchsorted(known, rows)
-        here = np.isin(rows, known)
-        found, others = self._room(len(rows)), np.flatnonzero(~here)
-        self._put(codes.take(places[here]), found, here)
-        for at, part in self.coordinator.forward.asked(rows[others], "codes", *self.named):
-            self._put(part, found, others[at])
-        return self.spaces.decode(found)[:, : self.size]
-
-    def expect(self, candidates: Candidates) -> None:
-        order = np.argsort(candidates.rows)
-        codes, words = self._room(len(order)), []
-        for at, (part_words, part) in self.coordinator.forward.asked(
-            candidates.rows[order], "words_and_codes", *self.named
-        ):
-            words.append((order[at], part_words))
-            self._put(part, codes, at)
-        candidates.words = ShardedForward.together(len(order), words)
-        self.expected.codes = candidates.rows[order], codes
-
-    def _room(self, count: int) -> Codes:
-        scales = np.zeros((count, len(self.spaces.widths)), np.float32)
-        return Codes(np.zeros((count, self.spaces.padded), np.int8), scales)
-
-    @staticmethod
-    def _put(part: Codes, codes: Codes, at: np.ndarray) -> None:
-        codes.codes[at], codes.scales[at] = part
+        codes = np.zeros((len(rows), self.spaces.padded), np.int8)
+        scales = np.zeros((len(rows), len(self.spaces.widths)), np.float32)
+        for at, part in self.index.asked(rows, "codes", *self.named):
+            codes[at], scales[at] = part
+        return self.spaces.decode(Codes(codes, scales))[:, : self.size]
 
     def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         scores = np.zeros(len(rows), np.float32)
         if len(rows):
-            for at, part in self.coordinator.forward.asked(rows, "products", *self.named, self.quantize(query)):
+            for at, part in self.index.asked(rows, "products", *self.named, self.quantize(query)):
                 scores[at] = part
         return scores
 
@@ -355,17 +333,17 @@ class RemoteStore(VectorStore):
         if not isinstance(fits, Filter):
             return fits
         one_list = self.inverted_lists == 1  # all are searched
-        return fits, None if one_list else self.held(fits, tuple(self.coordinator.searched()))
+        return fits, None if one_list else self.held(fits, tuple(self.index.searched()))
 
     def _held(self, filter: Filter, shards: tuple[int, ...]) -> np.ndarray:
-        answers = self.coordinator.answering.ask(dict.fromkeys(shards, ("held", *self.named, filter)))
+        answers = self.index.answering.ask(dict.fromkeys(shards, ("held", *self.named, filter)))
         return np.sum([*answers.values()], axis=0)
 
     def search_many(
         self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         nearest = "nearest", *self.named, self.quantize(queries), count, fits, probes
-        return self._best(self.coordinator.ask_searched(*nearest), count)
+        return self._best(self.index.ask_searched(*nearest), count)
 
     def search_and_score(
         self, query: np.ndarray | QuantizedQueries, count: int, candidates: np.ndarray, fits: Any = None,
@@ -376,10 +354,10 @@ class RemoteStore(VectorStore):
             ("nearest", *self.named, quantized, count, fits, probes),
             ("products", *self.named, quantized),
         )
-        parts = {number: (at, local) for number, at, local in self.coordinator.forward.by_shard(candidates)}
-        answers = self.coordinator.answering.ask({
+        parts = {number: (at, local) for number, at, local in self.index.by_shard(candidates)}
+        answers = self.index.answering.ask({
             number: ("several", nearest, *([(*products, parts[number][1])] if number in parts else []))
-            for number in self.coordinator.searched()
+            for number in self.index.searched()
         })  # fmt: skip
         scores = np.zeros(len(candidates), np.float32)
         for number, (at, _) in parts.items():
@@ -394,7 +372,7 @@ class RemoteStore(VectorStore):
         """The best ``count`` documents of each query from the shards' rows and scores for each."""
         found = []
         for of_query in zip(*parts.values()):
-            rows = np.concatenate([self.coordinator.rows(number, local) for number, (local, _) in zip(parts, of_query)])
+            rows = np.concatenate([self.index.whole_rows(number, local) for number, (local, _) in zip(parts, of_query)])
             scores = np.concatenate([each for _, each in of_query])
             order = np.lexsort((rows, -scores))[:count]
             found.append((rows[order], scores[order]))
@@ -410,9 +388,9 @@ class RemoteScorer(Scorer):
 
     scores_together = True
 
-    def __init__(self, coordinator: Coordinator, spec: str, options: RerankerOptions):
-        self.coordinator, self.named = coordinator, (spec, options)
-        loaded = next(iter(coordinator.answering.load(("load", *self.named)).values()))
+    def __init__(self, index: RemoteForward, spec: str, options: RerankerOptions):
+        self.index, self.named = index, (spec, options)
+        loaded = next(iter(index.answering.load(("load", *self.named)).values()))
         self.name, self.listwise = loaded["name"], loaded["listwise"]
         self.trained_after, self.passage_words = loaded["trained_after"], loaded["passage_words"]
 
@@ -423,21 +401,21 @@ class RemoteScorer(Scorer):
         scores = [np.zeros(len(each), np.float32) for each in candidates]
         asked: dict[int, list[tuple[int, np.ndarray, ScoredPart]]] = {}
         for place, (query, each) in enumerate(zip(queries, candidates)):
-            for number, at, local in self.coordinator.forward.by_shard(each.rows):
+            for number, at, local in self.index.by_shard(each.rows):
                 part = ScoredPart(query, local, each.first_stage_scores[at], each.highest_score())
                 asked.setdefault(number, []).append((place, at, part))
         questions = {number: ("score", *self.named, [part for *_, part in parts]) for number, parts in asked.items()}
-        for number, answer in self.coordinator.answering.ask(questions).items() if questions else ():
+        for number, answer in self.index.answering.ask(questions).items() if questions else ():
             for (place, at, _), part_scores in zip(asked[number], answer):
                 scores[place][at] = part_scores
         return scores
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
-        ((number, _, local),) = self.coordinator.forward.by_shard(candidates.rows[[place]])
+        ((number, _, local),) = self.index.by_shard(candidates.rows[[place]])
         part = ScoredPart(query, local, candidates.first_stage_scores[[place]], candidates.highest_score())
-        return self.coordinator.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
+        return self.index.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
 
     def lacking_words(self, query: Query) -> list[str]:
-        lost = self.coordinator.answering.lost()
-        number = next((n for n in range(len(self.coordinator.forward.shards)) if n not in lost), 0)
-        return self.coordinator.answering.ask({number: ("lacking_words", *self.named, query)})[number]
+        lost = self.index.answering.lost()
+        number = next((n for n in range(len(self.index.shards)) if n not in lost), 0)
+        return self.index.answering.ask({number: ("lacking_words", *self.named, query)})[number]

@@ -1,31 +1,44 @@
-"""Opens an index by its folder or by its place on a Ray cluster."""
+"""What opens an index on a Ray cluster, and encodes there (:class:`rerank_plugin.indexes.opening.Place`)."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
-from rerank_plugin.cluster.config import is_cluster, parsed
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.java.jvm import OPTIONS
+
+if TYPE_CHECKING:
+    from rerank_plugin.cluster.index import RemoteIndex
 
 
-def open_index(index: str | Path | Index) -> Index:
-    """The index of a folder, or of ``ray://ADDRESS/FOLDER``; an open index stays the same.
+class ClusterPlace(ClusterConfig):
+    """A Ray cluster."""
 
-    Raises:
-        InputError: there is no such index or cluster, or a shard cannot be opened.
-    """
-    if isinstance(index, Index):
-        return index
-    if not isinstance(index, (str, os.PathLike)):
-        raise InputError(f"an index is the path of its folder or an open Index, not {type(index).__name__}")
-    if not is_cluster(index):
-        return Index(index)
-    folder, config = parsed(str(index))
-    require("ray", "a cluster")
-    from rerank_plugin.cluster.actors import RayShards
-    from rerank_plugin.cluster.index import ClusterIndex
+    def open(self, folder: Path) -> RemoteIndex:
+        """An index of shards that processes on the cluster search.
 
-    return ClusterIndex(folder, lambda shards, generation: RayShards(shards, generation, config))
+        Raises:
+            InputError: there is no such index or cluster, or a shard cannot be opened.
+        """
+        require("ray", "a cluster")
+        from rerank_plugin.cluster.actors import RayShards
+        from rerank_plugin.cluster.index import RemoteIndex
+
+        return RemoteIndex(folder, lambda shards, generation: RayShards(shards, generation, self))
+
+    def encoding(self, encoder: Any, batch_size: int | None) -> Callable[..., Any]:
+        """What encodes pieces of rows on the cluster (:func:`~rerank_plugin.cluster.encoding.encode_on_cluster`)."""
+        require("ray", "a cluster")
+        from rerank_plugin.cluster.encoding import encode_on_cluster
+
+        return encode_on_cluster(encoder, batch_size, self)
+
+    def with_own_heap(self) -> ClusterPlace:
+        """The same, whose processes have the Java heap that the user set for this one's Java."""
+        heaps = [option[4:] for option in os.environ.get(OPTIONS, "").split() if option.startswith("-Xmx")]
+        return replace(self, heap=heaps[-1]) if heaps else self

@@ -196,11 +196,6 @@ class Shard:
     def words(self, rows: np.ndarray) -> Words:
         return gathered_words(self.forward, rows)
 
-    def words_and_codes(
-        self, key: str, widths: tuple[int, ...], of: str, rows: np.ndarray
-    ) -> tuple[Words, Codes]:  # fmt: skip
-        return self.words(rows), self.codes(key, widths, of, rows)
-
     def strings(self, table: str, rows: np.ndarray) -> list[str]:
         """The strings of a table (titles, published) of rows int64 [C]."""
         return getattr(self.forward, table).take(rows)

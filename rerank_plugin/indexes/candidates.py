@@ -121,9 +121,9 @@ class Candidates:
 
         They stay the same if none may be missing, or none is in these shards.
         """
-        if self.missing is None or self.index.elsewhere is None:
+        if self.missing is None:
             return self
-        others = np.flatnonzero(~self.index.elsewhere.are_in(self.rows, shards))
+        others = np.flatnonzero(~np.isin(self.index.shards_of(self.rows), sorted(shards)))
         if len(others) == len(self):
             return self
         candidates = self.take(others)

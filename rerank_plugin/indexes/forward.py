@@ -46,13 +46,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.base.records import Document, Missing
+from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import (
     ArrayWriter,
     OffsetsWriter,
@@ -183,36 +183,6 @@ def _with_means(totals: Mapping[str, int], documents: int) -> dict[str, FieldSta
     return {field: FieldStatistics(total, total / max(documents, 1)) for field, total in totals.items()}
 
 
-class RemoteDocuments(Protocol):
-    """The documents of an index in other processes or on other machines, which search and score them."""
-
-    def store(self, whole: Any, key: str) -> Any:
-        """A :class:`~rerank_plugin.indexes.vector_store.VectorStore` whose codes are elsewhere.
-
-        Args:
-            whole: the store of the whole index, of whose arrays only centroids and lists are read.
-            key: the checksum of the model's weights.
-        """
-
-    def first_stage(self, config: Any) -> Any:
-        """A first stage of Lucene; an `InputError` if it cannot be computed elsewhere."""
-
-    def reranker(self, spec: str, options: Any) -> Any:
-        """The reranker named by ``spec``; an `InputError` if it cannot be loaded there."""
-
-    def are_in(self, rows: np.ndarray, shards: frozenset[int]) -> np.ndarray:
-        """Whether each of the rows, int64 [n], is in one of these shards, bool [n]."""
-
-    def missing(self, shards: frozenset[int]) -> Missing | None:
-        """What a ranking lacks without the documents of these shards; None if there are none."""
-
-    def stored(self, number: int) -> tuple[str | None, str | None]:
-        """The stored fields ``raw`` and ``contents`` of a Lucene document."""
-
-    def document(self, row: int) -> Document | None:
-        """Title and abstract of a row as indexed; None if they are not stored."""
-
-
 class ForwardIndex:
     """A memory-mapped forward index; opening it reads only file headers, and all of the arrays once, to check them.
 
@@ -231,15 +201,15 @@ class ForwardIndex:
         deleted: the rows of deleted documents, uint32 [n], sorted.
         collection: the number of documents of the collection that this is a part of, whose statistics it has; None for
             a whole collection.
-        elsewhere: what searches vectors and loads rerankers where the documents are; None where they are here.
         name: the name of the index in messages.
+        shares: of the documents, those in each shard, float64 [S].
         in_memory: whether it holds the texts of a query (:class:`~rerank_plugin.indexes.text_index.TextIndex`).
     """
 
     ids: StringTable | StringsInMemory
     terms: StringTable | StringsInMemory
     collection: int | None = None
-    elsewhere: RemoteDocuments | None = None
+    shares: np.ndarray = np.ones(1)
 
     def __init__(
         self,
@@ -315,6 +285,10 @@ class ForwardIndex:
     def held(self) -> int:
         """The number of documents that are held here and not deleted."""
         return len(self) - len(self.deleted)
+
+    def shards_of(self, rows: np.ndarray) -> np.ndarray:
+        """The shard that has each of the rows, int64 [n]; 0 in an index that is not divided."""
+        return np.zeros(len(rows), np.int64)
 
     @cached_property
     def live_rows(self) -> np.ndarray:

@@ -587,9 +587,15 @@ class Index:
         index = proxy(self)  # an index that held itself would wait for the garbage collector
         return lru_cache(FILTERS_KEPT)(lambda filter: index._fitting(filter))
 
-    def found(self, search: Callable[[], T]) -> T:
-        """What a first stage finds in this index; where documents may be missing, its ``missing`` says so."""
-        return search()
+    def search(self, first_stage, query, depth: int):
+        """The candidates of a first stage for a query; where documents may be missing, their ``missing`` says so."""
+        return first_stage.search(query, depth)
+
+    def texts(self):
+        """The stored texts (:class:`~rerank_plugin.indexes.stored_texts.StoredTexts`), to be closed."""
+        from rerank_plugin.indexes.stored_texts import StoredTexts
+
+        return StoredTexts(self)
 
     def first_stage(self, config):
         """The first stage of a configuration (:mod:`rerank_plugin.retrieval.register`) over this index."""

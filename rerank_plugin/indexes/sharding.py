@@ -158,6 +158,13 @@ class ShardedForward(ForwardIndex):
             parts.append(found)
         return np.concatenate(parts)
 
+    def shards_of(self, rows: np.ndarray) -> np.ndarray:
+        return self.shard_numbers[rows]
+
+    @cached_property
+    def shares(self) -> np.ndarray:  # type: ignore[override]
+        return np.array(list(map(len, self.rows_of))) / len(self)
+
     def by_shard(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Rows int64 [n] by shard: its number, and the places among ``rows`` and rows there, int64 [m] each."""
         numbers = self.shard_numbers[rows]

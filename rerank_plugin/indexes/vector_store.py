@@ -38,8 +38,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +56,6 @@ from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
 
 if TYPE_CHECKING:
-    from rerank_plugin.indexes.candidates import Candidates
     from rerank_plugin.indexes.index_folder import Index
 
 log = logging.getLogger(__name__)
@@ -201,8 +201,9 @@ class VectorStore:
         """
         return self.search_many(query, count, fits, probes)[0]
 
-    def expect(self, candidates: Candidates) -> None:
-        """Called before words and vectors of candidates are read: a store elsewhere asks for both at once."""
+    def on(self, device: str, put: Callable[[VectorStore, str], Any]) -> Any:
+        """What searches the vectors on a torch device, on which ``put`` puts them."""
+        return put(self, device)
 
     def search_and_score(
         self,
@@ -301,6 +302,7 @@ class VectorStore:
         return float(np.mean(shares))
 
 
+@singledispatch  # an index whose vectors other processes have opens them there
 def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | None = None) -> VectorStore | None:
     """The store that an index has for the weights ``key``; None if it has none.
 
@@ -348,7 +350,7 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
     )
     if COUNTED in described:
         store.counted = np.array(described[COUNTED], np.int64)
-    return store if index.elsewhere is None else index.elsewhere.store(store, key)
+    return store
 
 
 def read_description(folder: Path, index: ForwardIndex) -> dict | None:

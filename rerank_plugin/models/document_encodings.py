@@ -59,7 +59,7 @@ def encode_index(
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
     lists: ListsConfig = ListsConfig(),
     threads: int | None = None,
-    elsewhere: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
+    encode_pieces: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
 ) -> Path:
     """Encode all documents of the builder's index, and write the store of their vectors in the index folder.
 
@@ -72,7 +72,8 @@ def encode_index(
         overwrite: replace encodings of this index by the same weights.
         progress: wraps the documents, for a progress bar.
         threads: by default all available.
-        elsewhere: encodes pieces of rows int64 [n] by the same model in other processes, and gives them in their order.
+        encode_pieces: encodes pieces of rows int64 [n] by the same model, and gives them in their order; None encodes
+            them here.
 
     Returns:
         the folder of the store.
@@ -95,12 +96,12 @@ def encode_index(
             else:
                 deque(islice(done, len(rows)), maxlen=0)
 
-    if elsewhere is None:
+    if encode_pieces is None:
         encode = document_encoder(model, builder, device, batch_size, threads)
         for rows in lacking():
             pieces.keep(rows, encode(rows, done))
     else:
-        for rows, codes in elsewhere(lacking()):
+        for rows, codes in encode_pieces(lacking()):
             pieces.keep_codes(rows, codes)
             deque(islice(done, len(rows)), maxlen=0)
     next(done, None)  # ends the progress bar

@@ -21,9 +21,9 @@ import numpy as np
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Missing, Query
-from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Stage, load_stages
 from rerank_plugin.ranking.scores import checked, checked_scores
@@ -62,8 +62,10 @@ class Ranking(NamedTuple):
     @property
     def missing(self) -> Missing | None:
         """The shards whose documents it lacks, as they did not answer; None if it is whole."""
-        elsewhere, shards = self.candidates.index.elsewhere, self.candidates.missing
-        return elsewhere.missing(shards) if elsewhere is not None and shards else None
+        if not (shards := sorted(self.candidates.missing or ())):
+            return None
+        shares = self.candidates.index.shares
+        return Missing(tuple(shards), len(shares), float(shares[shards].sum()))
 
     def without(self, shards: frozenset[int]) -> Ranking:
         """The ranking of the documents that are in none of these shards; as `Candidates.without`."""
@@ -190,7 +192,7 @@ class OpenPipeline:
             query = query._replace(filter=self.filter)
         check_filter(self.first_stage, query)
         started = perf_counter()
-        candidates = self.index.found(lambda: self.first_stage.search(query, self.depth))
+        candidates = self.index.search(self.first_stage, query, self.depth)
         candidates.search_ms = 1000 * (perf_counter() - started)
         return candidates
 

@@ -14,9 +14,9 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import Query
-from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.files.runs import text_id
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation

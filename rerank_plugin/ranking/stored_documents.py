@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from rerank_plugin.base.filters import folded
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import first_with_term, indexed_fields, stored_text
 
 
 class StoredDocument:
@@ -69,8 +66,7 @@ class StoredDocuments:
     """Reads stored documents of an index. It is thread-safe; its constructor starts Java."""
 
     def __init__(self, index: Index):
-        self.index, self.lock, self.elsewhere = index, Lock(), index.forward.elsewhere
-        self.reader = index.open_lucene() if self.elsewhere is None else None
+        self.index, self.texts = index, index.texts()
 
     def find(self, docid: str | int) -> StoredDocument | None:
         """The document with an external id, or as an int with the number of a Lucene document; None without one.
@@ -97,36 +93,19 @@ class StoredDocuments:
         """
         if field == "id":
             return self.find(value)
-        if self.reader is None:
-            raise InputError(
-                f"{self.index.folder} is on a cluster: look documents up by their ids, or search with a filter"
-            )
-        with self.lock:
-            if field not in (known := indexed_fields(self.reader)):
-                raise InputError(f"{self.index.folder} indexes no field '{field}'; it has {', '.join(known)}")
-            numbers = (first_with_term(self.reader, field, term) for term in (value, folded(value)))
-            number = next((number for number in numbers if number is not None), None)
+        number = self.texts.first_with(field, (value, folded(value)))
         return None if number is None else self.find(number)
 
     def read(self, number: int, docid: str) -> StoredDocument:
         """The document with a Lucene document number and an id; an `InputError` if the index stores no documents."""
-        if self.elsewhere is not None:
-            raw, contents = self.elsewhere.stored(number)
-        else:
-            with self.lock:
-                raw, contents = stored_text(self.reader, number)
+        raw, contents = self.texts.stored(number)
         if raw is None and contents is None:
             raise InputError(f"{self.index.folder} does not store its documents: rebuild the index")
         return StoredDocument(docid, raw, contents)
 
     def as_indexed(self, row: int) -> Document | None:
         """Title and abstract of a row as indexed; None if the index does not store them."""
-        if self.elsewhere is not None:
-            return self.elsewhere.document(row)
-        with self.lock, suppress(InputError):
-            return next(self.index.stored_documents(self.reader, np.array([row])))
-        return None
+        return self.texts.document(row)
 
     def close(self) -> None:
-        if self.reader is not None:
-            self.reader.close()
+        self.texts.close()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,8 +93,12 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     Raises:
         InputError: no such name, or its checkpoint cannot be used with this index.
     """
-    if index.elsewhere is not None:
-        return index.elsewhere.reranker(spec, options)
+    return load_over(index, spec, options)
+
+
+@singledispatch  # an index whose documents other processes score loads it there
+def load_over(index: ForwardIndex, spec: str, options: RerankerOptions) -> Scorer:
+    """As `load`."""
     name, _, rest = spec.partition(":")
     checkpoint = checkpoint_of(spec)
     if name in UNTRAINED:

@@ -181,13 +181,14 @@ class DenseStage:
         self.store = store
         self.vectors: VectorStore | DeviceVectors = store
         self.live: Fitting | None = None  # of an index with deleted documents on a device; the store leaves them out
-        if config.device != "cpu" and self.forward.elsewhere is None:
+        if config.device != "cpu":
             require("torch", f"searching on {config.device}")
             from rerank_plugin.indexes.device_vectors import vectors_on
 
             with usable(config.device):
-                self.vectors = vectors_on(store, config.device)
-            self.live = store.fitting(self.forward.live)
+                self.vectors = store.on(config.device, vectors_on)
+            if self.vectors is not store:
+                self.live = store.fitting(self.forward.live)
         self.probes = store.inverted_lists if config.kind == FLAT else config.nprobe
 
     def search(self, query: Query, depth: int) -> Candidates:

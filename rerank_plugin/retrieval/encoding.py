@@ -82,7 +82,7 @@ class IndexEncoder:
         progress: Callable[[Iterable[int]], Iterable[int]] = iter,
         lists: ListsConfig = ListsConfig(),
         threads: int | None = None,
-        elsewhere: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
+        encode_pieces: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
     ) -> Path:
         """Encode all documents, store the vectors, and return their folder.
 
@@ -92,7 +92,7 @@ class IndexEncoder:
             batch_size: documents encoded at once; None for the device's default.
             progress: wraps the iteration over the rows, for a progress bar.
             threads: None for all available.
-            elsewhere: encodes pieces of rows by this encoder in other processes, and gives them in their order.
+            encode_pieces: encodes pieces of rows by this encoder, in their order; None encodes them here.
 
         Raises:
             InputError: as :func:`rerank_plugin.models.document_encodings.encode_index`.
@@ -112,7 +112,7 @@ class IndexEncoder:
                 described = {"checkpoint": ENCODER, SOURCE: source, DRIFT: self._drift()}
             folder = encode_index(
                 self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads,
-                elsewhere,
+                encode_pieces,
             )  # fmt: skip
             if source is not None:
                 shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)

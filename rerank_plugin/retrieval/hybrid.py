@@ -125,12 +125,12 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        if self.name == HYBRID_RM3 and self.forward.elsewhere is not None:
-            self.forward.elsewhere.first_stage(LuceneConfig(RM3))  # refused where it cannot be computed
         by_adapted = _adapted(index, config.device) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
         self.dense: DenseStage | FaissStage = by_adapted or config.dense().open(index)
         self.words, self.weights = LuceneConfig().open(index), config.weights(adapted)
+        if self.name == HYBRID_RM3:
+            self.words.configured(name=RM3)  # refused where it cannot be computed
         self.matches: VectorFeatures | None = None
         if by_adapted is not None:
             from rerank_plugin.inputs.vector_features import VectorFeatures
@@ -176,7 +176,6 @@ class HybridStage:
         builder, best = self.dense.encoder.reranker.builder, fused.best(MATCHED)
         scores = fused.first_stage_scores.copy()
         if len(best):
-            self.dense.store.expect(best)
             matches = features(builder, builder.query(self.forward.query(query.text)), best)[:, 0]
             scores[: len(best)] += np.float32(MATCHES) * min_max(matches).astype(np.float32)
         return Candidates(self.forward, fused.rows, scores).best()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, singledispatch
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,13 @@ class LuceneConfig:
     def open(self, index: Index) -> LuceneFirstStage:
         if self.field not in (known := index.lucene_fields):
             raise InputError(f"{index.lucene_folder} has no field '{self.field}'; it has {', '.join(known)}")
-        elsewhere = index.forward.elsewhere
-        return LuceneFirstStage(index, self) if elsewhere is None else elsewhere.first_stage(self)
+        return open_stage(index, self)
+
+
+@singledispatch  # an index that other processes search opens one that asks them
+def open_stage(index: Index, config: LuceneConfig) -> LuceneFirstStage:
+    """The first stage of a configuration over an index; an `InputError` if it cannot be computed there."""
+    return LuceneFirstStage(index, config)
 
 
 @cache

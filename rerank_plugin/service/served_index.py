@@ -18,11 +18,10 @@ from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import stop_if_asked
-from rerank_plugin.cluster.index import RemoteStage
-from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
@@ -35,7 +34,7 @@ from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import RerankerOptions, Scorer
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
-from rerank_plugin.retrieval.lucene import BM25, NAMES, LuceneFirstStage
+from rerank_plugin.retrieval.lucene import BM25, NAMES
 from rerank_plugin.retrieval.register import FirstStage, configure
 from rerank_plugin.service.errors import RequestError, field_errors
 from rerank_plugin.service.scheduling import BatchFunction
@@ -151,10 +150,10 @@ class ServedIndex:
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{hint}", "first_stage")
         if settings:
             names, field = ", ".join(settings), next(iter(settings))
-            if not isinstance(first_stage, (LuceneFirstStage, RemoteStage)):
+            if (configured := getattr(first_stage, "configured", None)) is None:
                 raise RequestError(400, f"{stage} has no {names}: use them with {', '.join(NAMES)}", field)
             with field_errors(field):
-                first_stage = first_stage.configured(**settings)
+                first_stage = configured(**settings)
         with field_errors("filter"):
             return OpenPipeline(self.index, first_stage, depth).candidates(query)
 

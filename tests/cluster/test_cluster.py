@@ -13,11 +13,11 @@ import pytest
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Missing, Query
-from rerank_plugin.cluster.config import ClusterConfig, parsed
-from rerank_plugin.cluster.opening import open_index
+from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.hits import ranked_hits
 from rerank_plugin.ranking.pipeline import Pipeline, read
@@ -308,8 +308,8 @@ def wait_until_all_answer(remote):
 
 def test_a_place_on_a_cluster_is_read_as_it_is_written(tmp_path):
     config = ClusterConfig("host:6379", replicas=2, deadline=0.5, partial=True)
-    assert parsed(config.url(tmp_path / "an index?")) == (tmp_path / "an index?", config)
-    assert parsed("ray://auto/a/b") == (Path("/a/b"), ClusterConfig())
+    assert ClusterConfig.parse(config.url(tmp_path / "an index?")) == (tmp_path / "an index?", config)
+    assert ClusterConfig.parse("ray://auto/a/b") == (Path("/a/b"), ClusterConfig())
     for place, said in (
         ("ray://auto", "is no place on a cluster"), ("ray:///a", "is no place on a cluster"),
         ("ray://auto/a?depth=3", "unknown setting depth"), ("ray://auto/a?replicas=x", "no number"),

@@ -1,14 +1,14 @@
-"""``bench cluster`` on an index of shards of the sample."""
+"""``experiments.cluster_plan`` on an index of shards of the sample."""
 
 import pytest
 
+from experiments.cluster_parts import Parts
+from experiments.cluster_plan import main
 from rerank_plugin import options as commandline
-from rerank_plugin.bench import main
-from rerank_plugin.benchmark.cluster_parts import Parts
 
 
-def bench(capsys, *words):
-    main(["cluster", *map(str, words)])
+def plan(capsys, *words):
+    main([*map(str, words)])
     return [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
 
 
@@ -16,7 +16,7 @@ def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, c
     parts = tmp_path / "parts.json"
     measuring = ["--measure", "--check", "--cluster", address, "--index", twins[1], "--queries", "sample:test"]
     measuring += ["--sample", 5, "--rounds", 2, "--check-seconds", 0.2, "--shard-heap", "256m"]
-    rows = bench(capsys, "--parts", parts, *measuring, "--pipeline", "bm25,delta", "hybrid", "--rate", 0)
+    rows = plan(capsys, "--parts", parts, *measuring, "--pipeline", "bm25,delta", "hybrid", "--rate", 0)
     assert [row[1:3] for row in rows[2:]] == [["bm25,delta", "one by one"], ["hybrid", "one by one"]]
     assert all(float(cell) > 0 for row in rows[2:] for cell in (row[3], row[4], row[6], row[7]))
 
@@ -33,11 +33,11 @@ def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, c
         found = 12 * sum(scored.rows) / index.shards  # bytes of rows and scores, in the mean of the shards
         assert found < matched.received < found + 100
 
-    bench(capsys, "--parts", parts, "--documents", 1000)
-    plan = ["--parts", parts, "--pipeline", "hybrid", "--shard-documents", 500_000, "--rate", 5]
+    plan(capsys, "--parts", parts, "--documents", 1000)
+    shared = ["--parts", parts, "--pipeline", "hybrid", "--shard-documents", 500_000, "--rate", 5]
     for cores, replicas, machines in ((1, 1, 3), (1, 2, 5), (4, 1, 2)):  # one of them for the coordinator
         options = "--documents", 1_000_000, "--cores", cores, "--replicas", replicas, "--price", 2
-        _, _, row = bench(capsys, *plan, *options)
+        _, _, row = plan(capsys, *shared, *options)
         assert row[:3] == ["hybrid", "1,000,000", "2"] and int(row[5]) == machines
         assert float(row[7]) <= float(row[8]) <= float(row[9])
         assert float(row[13].replace(",", "")) == pytest.approx(machines * 2 * 1e6 / 5 / 3600, rel=0.01)
@@ -54,6 +54,6 @@ def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, c
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(tmp_path, capsys, words, message):
     with pytest.raises(SystemExit):
-        commandline.run(lambda argv: main(argv), ["cluster", "--parts", str(tmp_path / "parts.json"), *words])
+        commandline.run(main, ["--parts", str(tmp_path / "parts.json"), *words])
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

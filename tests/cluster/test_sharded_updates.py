@@ -17,7 +17,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.building import build_shards
-from rerank_plugin.cluster.index import ClusterIndex, Shards
+from rerank_plugin.cluster.index import RemoteIndex, Shards
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems
 from rerank_plugin.files.outputs import OutputLockedError
@@ -135,7 +135,7 @@ def _check_alike(single, sharded, other):
     encoded.equal_arrays(sharded, single)
     for stage in ALONE:
         assert ranked(sharded, stage) == ranked(single, stage)
-    with closing(ClusterIndex(sharded.folder, InProcess)) as remote:
+    with closing(RemoteIndex(sharded.folder, InProcess)) as remote:
         for stage, rerankers in [*STAGES, (f"dense:{other}", ()), (f"neighbours:{other}", ())]:
             assert ranked(remote, stage, rerankers) == ranked(single, stage, rerankers), stage
 
@@ -184,7 +184,7 @@ def test_a_shard_may_lose_all_its_documents_and_get_new_ones(started, twins):
 
 def test_searches_with_other_settings_share_the_readers_of_a_shard(twins):
     single = Index(twins[0])
-    with closing(ClusterIndex(twins[1], InProcess)) as index:
+    with closing(RemoteIndex(twins[1], InProcess)) as index:
         for stage, options in (("bm25", {"k1": 0.3, "b": 0.9}), ("qld", {"mu": 50.0}), ("bm25", {"field": "title"})):
             stages = [configure(stage).open(each).configured(**options) for each in (single, index)]
             for number, text in enumerate(QUERIES):
@@ -215,7 +215,7 @@ def test_an_update_leaves_the_words_of_other_shards_as_they_are(twins):
 def test_an_open_index_keeps_its_generation_of_every_shard_until_it_is_closed(twins):
     """Also where only the coordinator has it open, as when the processes of all shards are started anew."""
     folder = twins[1]
-    remote, alone = ClusterIndex(folder, InProcess), Index(folder)
+    remote, alone = RemoteIndex(folder, InProcess), Index(folder)
     before = ranked(remote, "hybrid", ("ktrel",))
     remote.answering.close()
     add(folder, journaled(2, version=1), journaled(30), journaled(31))
@@ -291,7 +291,7 @@ def test_a_kill_leaves_one_generation_of_all_shards(started, tmp_path, kind, pyt
 
 def _answers(folder, other):
     """What some stages find in the current generation, which each shard answers by, too."""
-    with closing(Index(folder)) as index, closing(ClusterIndex(folder, InProcess)) as remote:
+    with closing(Index(folder)) as index, closing(RemoteIndex(folder, InProcess)) as remote:
         answers = _answers_of(index, other)
         assert verify(index) and [ranked(remote, stage) for stage in ("bm25", "hybrid")] == answers[1][:2]
     return answers

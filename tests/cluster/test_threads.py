@@ -1,6 +1,5 @@
 """What threads of a coordinator share, with their steps in the order that was wrong."""
 
-from contextvars import ContextVar
 from threading import Condition
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 from rerank_plugin.cluster import index
-from rerank_plugin.cluster.index import Coordinator
 
 
 def test_words_that_another_thread_forgets_are_still_counted(monkeypatch):
@@ -24,10 +22,10 @@ def test_words_that_another_thread_forgets_are_still_counted(monkeypatch):
                     coordinator.word_frequencies(field, others)
             return {number: np.array([(len(word), 2 * len(word)) for word in words])}
 
-    coordinator = Coordinator(
-        SimpleNamespace(left_out=ContextVar("left out", default=frozenset()), answering=Answering()),
-        SimpleNamespace(shards=[None]),
-    )
+    coordinator = object.__new__(index.RemoteIndex)
+    coordinator.answering, coordinator.frequencies = Answering(), {}
+    forward = SimpleNamespace(ask_searched=lambda *question: coordinator.answering.ask({0: question}))
+    vars(coordinator)["forward"] = forward
     coordinator.word_frequencies("contents", ["an", "old"])
     assert coordinator.word_frequencies("contents", ["an", "heart"]) == [(2, 4), (5, 10)]
     assert len(coordinator.frequencies) <= 4

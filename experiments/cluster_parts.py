@@ -1,7 +1,7 @@
 """The parts of searches of an index of shards: what each shard, the coordinator and Ray take for a query.
 
 Shards are opened in this process and asked one after the other, so that none waits for another's core. Times are those
-of the processor, whatever else the machine does: :mod:`~rerank_plugin.benchmark.cluster_simulation` adds the waiting.
+of the processor, whatever else the machine does: :mod:`~experiments.cluster_simulation` adds the waiting.
 Each query is searched once before it is measured, so words, pages and kernels are those of a running service.
 """
 
@@ -17,20 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin import Index, InputError, Query, Searcher
 from rerank_plugin.base.progress import progress
-from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import machine
 from rerank_plugin.cluster.config import ClusterConfig
-from rerank_plugin.cluster.index import ClusterIndex, Question, Shards
+from rerank_plugin.cluster.index import Question, RemoteIndex, Shards
 from rerank_plugin.cluster.messages import packed, unpacked
-from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
-from rerank_plugin.indexes.index_folder import ENCODINGS, Index
+from rerank_plugin.indexes.index_folder import ENCODINGS
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.sharding import SHARDS, Generation
 from rerank_plugin.indexes.vector_store import DESCRIPTION_FILE
-from rerank_plugin.ranking.searcher import Searcher
 
 PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
 VERSION = 1
@@ -232,7 +230,7 @@ def measured_index(
         timed.append(TimedShards(folders, generation))
         return timed[0]
 
-    with closing(ClusterIndex(folder, connect)) as index:
+    with closing(RemoteIndex(folder, connect)) as index:
         shards = timed[0]
         searches = {}
         for pipeline in pipelines:
@@ -257,7 +255,7 @@ def _measured(
         yield Search(list(shards.rounds), time.thread_time() - shards.last)
 
 
-def searched_bytes(index: ClusterIndex) -> int:
+def searched_bytes(index: RemoteIndex) -> int:
     """The bytes of the files of all shards that searches read."""
     files = (path for part in index.description[SHARDS] for path in (index.folder / part["path"]).rglob("*"))
     return sum(path.stat().st_size for path in files if path.is_file() and path.suffix not in STORED)
@@ -288,7 +286,7 @@ def measured_transport(
     per_search, own, answers, beyond, memory = [], [], [], [], 0.0
     for each in measured:
         with closing(open_index(config.url(each.name))) as index:
-            assert isinstance(index, ClusterIndex)
+            assert isinstance(index, RemoteIndex)
             actors = [replicas[0] for replicas in index.answering.actors]  # type: ignore[attr-defined]
 
             def of_shards(ask: Callable[[Any], float], actors: Sequence[Any] = actors) -> np.ndarray:

@@ -1,8 +1,18 @@
-"""Plans of clusters by simulation, and the check of the simulation on Ray on this machine."""
+"""``python -m experiments.cluster_plan``: plans a cluster for an index of shards by a simulation of its queues.
+
+The parts of searches are measured on this machine (:mod:`experiments.cluster_parts`), and latencies, utilization and
+cost of machines that are not there simulated with them (:mod:`experiments.cluster_simulation`). Tables go to stdout.
+Parts are seconds of a processor, which other work on the machine hardly changes; ``--check`` needs an idle machine.
+
+    python -m experiments.cluster_plan --parts parts.json --measure --index indexes/a indexes/b --queries mine.tsv
+    python -m experiments.cluster_plan --parts parts.json --documents 40000000 400000000 --rate 20
+"""
 
 from __future__ import annotations
 
 import logging
+import shlex
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,19 +23,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import Query
+from experiments.cluster_parts import HITS, PARTS, Parts, measured_index, measured_transport, warmed
+from experiments.cluster_simulation import Cluster, Simulated, Size, simulate
+from rerank_plugin import InputError, Query, Searcher
+from rerank_plugin import options as commandline
 from rerank_plugin.base.settings import setting
 from rerank_plugin.benchmark import machine
-from rerank_plugin.benchmark.cluster_parts import HITS, Parts, measured_index, measured_transport, warmed
-from rerank_plugin.benchmark.cluster_simulation import Cluster, Simulated, Size, simulate
 from rerank_plugin.benchmark.rows import number
 from rerank_plugin.cluster.config import ClusterConfig
-from rerank_plugin.cluster.opening import open_index
 from rerank_plugin.corpora import queries
+from rerank_plugin.files.outputs import check_free
+from rerank_plugin.files.tables import markdown
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.parallel import processors
-from rerank_plugin.ranking.searcher import Searcher
 
 PIPELINES = ("bm25", "bm25,delta", "hybrid")
 PERCENTILES = (50, 99, 99.9)
@@ -214,18 +225,8 @@ def planned(
         InputError: a pipeline was not measured, or a machine has not enough memory for a shard.
     """
     unit = "machine-hours" if config.price is None else "cost"
-    header = [
-        "search",
-        "documents",
-        "shards",
-        "GB each",
-        "a machine",
-        "machines",
-        "queries a second",
-        "median ms",
-        "p99",
-    ]
-    rows = [[*header, "p99.9", "cores busy", "busiest", "coordinators busy", f"{unit} for a million queries"]]
+    rows = [["search", "documents", "shards", "GB each", "a machine", "machines", "queries a second", "median ms"]]
+    rows[0] += ["p99", "p99.9", "cores busy", "busiest", "coordinators busy", f"{unit} for a million queries"]
     for pipeline in pipelines:
         for number_of in documents:
             needed = _needed(parts, number_of, config)
@@ -253,3 +254,57 @@ def _latencies(simulated: Simulated) -> list[str]:
     if simulated.failed:
         return [simulated.failed, "", ""]
     return [number(1000 * float(np.percentile(simulated.seconds, percent))) for percent in PERCENTILES]
+
+
+def arguments() -> commandline.Parser:
+    parser = commandline.parser("cluster_plan", __doc__.split("\n\n", 1)[1])
+    parser.prog = "python -m experiments.cluster_plan"
+    add = parser.add_argument
+    parts = "JSON file of measured parts, to read, or with --measure to write"
+    add("--parts", type=Path, required=True, metavar="FILE", help=parts)
+    add("--documents", type=int, nargs="+", default=[], metavar="N", help="documents of clusters to simulate")
+    rate = "queries a second, at random times; 0: one after the other"
+    add("--rate", type=float, nargs="+", default=[0.0, 10.0], metavar="N", help=rate)
+    pipeline = "searches: FIRST_STAGE[,RERANKER...] (default: all that were measured)"
+    add("--pipeline", nargs="+", metavar="P", help=pipeline)
+    add("--measure", action="store_true", help="measure the parts, on --index")
+    check = "search on Ray on this machine, too, and compare the latencies with simulated ones"
+    add("--check", action="store_true", help=check)
+    add("--index", type=Path, nargs="+", default=[], metavar="FOLDER", help="indexes of shards, of several sizes")
+    add("--queries", nargs="+", default=[], help="queries to measure with, as search takes them")
+    add("--overwrite", action="store_true", help="replace an existing file of parts")
+    commandline.add_settings(parser, MeasuringConfig)
+    commandline.add_settings(parser, PlanConfig)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = arguments()
+    options = commandline.parse(parser, argv)
+    if (options.measure or options.check) and not (options.index and options.queries):
+        parser.error("--measure and --check need --index and --queries")
+    if not (options.measure or options.check or options.documents):
+        parser.error("give --measure, --check, or the number of --documents to simulate")
+    if min(options.rate) < 0:
+        parser.error("--rate must not be negative")
+    parser.check_counts(options, *(["documents"] if options.documents else []), "sample", "rounds")
+    measuring = commandline.configured(MeasuringConfig, options, seed=options.seed)
+    plan = commandline.configured(PlanConfig, options, seed=options.seed)
+    asked = list(sampled(options.queries, measuring.sample))
+    if options.measure:
+        check_free(options.parts, PARTS, options.overwrite)
+        parts = measure(options.index, asked, options.pipeline or PIPELINES, measuring)
+        parts.save(options.parts, options.overwrite)
+    else:
+        parts = Parts.load(options.parts)
+    pipelines = options.pipeline or list(parts.indexes[0].pipelines)
+    line = shlex.join(sys.argv[1:] if argv is None else argv)
+    print(f"`{parser.prog} {line}`\n\nParts measured on {parts.machine}.")
+    if options.check:
+        print(f"\n{markdown(checked(parts, options.index, asked, pipelines, options.rate, measuring), 3)}", end="")
+    if options.documents:
+        print(f"\n{markdown(planned(parts, pipelines, options.documents, options.rate, plan))}", end="")
+
+
+if __name__ == "__main__":
+    commandline.run(main)
