@@ -6,6 +6,7 @@
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
 # make campaign  kills, limits, damages and attacks for MINUTES, going on where the last one stopped; its report is docs/campaign.md
+# make mutants  plants the faults of tests/mutants.txt, and reports those that no test sees: an hour
 # make gpu      tests and times of a GPU, written as docs/gpu.md; PYTHON is one with torch for it
 # make docs     the pages as a site, in build/site; python -m http.server --directory build/site shows it
 # make wheel    the source distribution and the wheel, in dist/
@@ -21,7 +22,7 @@ WORKERS ?= 2
 MINUTES ?= 180
 SEED ?= 1
 
-.PHONY: install run serve check format test test-fast test-all-pythons campaign gpu docs wheel clean
+.PHONY: install run serve check format test test-fast test-all-pythons campaign mutants gpu docs wheel clean
 
 install: $(VENV)/.installed
 
@@ -85,6 +86,9 @@ test-all-pythons:
 
 campaign: install
 	nice $(BIN)/python -m tests.campaign --minutes $(MINUTES) --seed $(SEED)
+
+mutants: install
+	nice $(BIN)/python -m tests.mutants
 
 # Without an environment of its own: torch for the GPU takes gigabytes, and is there. GPU_OPTIONS are those of the command.
 gpu:

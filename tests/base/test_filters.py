@@ -11,6 +11,7 @@ def test_a_filter_of_texts_is_that_of_its_mapping():
     values = {"year": "2015-2020", "type": ["Review", "Meta-Analysis"], "journal": "N Engl J: Med"}
     assert parsed == Filter.of(values) and hash(parsed) == hash(Filter.of(values))
     assert Filter.of({"year": 2015, "retracted": False}) == Filter.parse(["year:2015", "retracted:no"])
+    assert Filter.of({"journal": "Ha\u0308matologie"}) == Filter.of({"journal": "H\u00e4matologie"})  # composed or not
     assert str(parsed) == "year:2015-2020, type:review, type:meta-analysis, journal:n engl j: med"
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Missing, Query
 from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.cluster.index import RemoteStore
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
@@ -34,6 +36,16 @@ RUNS = [
     ("bm25", ()), ("qld", ()), ("dense:ktrel", ()), ("hybrid", ()), ("all", ("bm25-text",)), ("bm25", ("delta",)),
     ("hybrid", ("ktrel@50", "delta@20")),
 ]  # fmt: skip
+
+
+def test_the_best_of_all_shards_are_cut_to_the_count():
+    """Of shards with rows 0, 2, 4, ... and 1, 3, 5, ...; ties go to the earlier row."""
+    store = RemoteStore.__new__(RemoteStore)
+    store.index = SimpleNamespace(whole_rows=lambda number, local: 2 * local + number)
+    of_shards = {0: [(np.array([3, 1]), np.array([0.9, 0.5]))], 1: [(np.array([0, 2]), np.array([0.5, 0.7]))]}
+    for count in (1, 3, 4, 9):
+        ((rows, scores),) = store._best(of_shards, count)
+        assert rows.tolist() == [6, 5, 1, 2][:count] and scores.tolist() == [0.9, 0.7, 0.5, 0.5][:count]
 
 
 @pytest.fixture(scope="module")

@@ -89,3 +89,4 @@ def test_means_are_over_queries_with_something_in_common():
 def test_the_top_that_is_shared():
     first, second = [f"d{n}" for n in range(20)], [f"d{n}" for n in range(5, 25)]
     assert agreement({"q": ranked(*first)}, {"q": ranked(*second)}).top == 0.5
+    assert agreement({"q": ranked(*"abcd")}, {"q": ranked(*"ba")}).top == 0.5  # of the longer one

@@ -32,7 +32,7 @@ EXPECTED = {
     "0.38-0.55 50-60% >50% ~5%": "<fraction> <fraction> <integer> <percentage> <percentage> <percentage>",
     "p=.05 p<.05 -0.5 ±3": "p <fraction> p <fraction> <fraction> <integer>",
     # typographic numbers
-    "½ ¾ 2½ 1½": "<fraction> <fraction> <real> <real>",
+    "½ ¾ 2½ 1½ 0⁄3": "<fraction> <fraction> <real> <real> <real>",
     "5％ ＄5 ５": "<percentage> <dollars> <integer>",
     "0·46 3∙5": "<fraction> <real>",
     "10⁻⁶ 10(-6) 10^-6": "<fraction> <fraction> <fraction>",
