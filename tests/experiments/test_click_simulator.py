@@ -65,9 +65,8 @@ def test_a_model_learns_from_the_use_of_the_service_and_takes_its_place(tmp_path
         click_simulator.main(["--url", str(service.base_url), "--token", "geheim", "--sessions", "6"])
         printed = re.search(r"540 sessions, (\d+) with a click, ([\d,]+) clicks", capsys.readouterr().out)
         logged = read(tmp_path / "clicks.tsv").queries.values()
-        assert {query.text for query in logged} <= {query.text for query in queries("sample:train")} and len(
-            logged
-        ) > 80
+        assert {query.text for query in logged} <= {query.text for query in queries("sample:train")}
+        assert len(logged) > 80
         assert sum(counts.clicked for query in logged for counts in query.documents.values()) > 100
         clicked = sum(counts.summary_clicks for query in logged for counts in query.documents.values())
         shown = sum(max(counts.impressions for counts in query.documents.values()) for query in logged)

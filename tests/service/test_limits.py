@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import random
+import resource
 import socket
 import threading
 import time
@@ -256,6 +257,18 @@ def test_streams_of_mcp_are_refused(service):
     assert service.delete("/mcp").headers["allow"] == "POST"
     listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
     assert service.post("/mcp", json=listen, headers=JSON).status_code in (200, 400, 404)
+
+
+def test_the_limit_of_open_files_is_raised():
+    """Java would raise it, too, but a service on a cluster has none."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections.OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, connections.OPEN_FILES)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted - 1, hard))
+        connections.raise_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (wanted, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_failed_accept_is_logged_once(service, caplog):
