@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rerank_plugin.models.duet.model import Duet, DuetConfig
+from rerank_plugin.models.duet.model import Duet, DuetConfig, count_positions
 from tests.conformance.models import DUET, Case, assert_same, make, opened, scores_of
 from tests.models import golden
 
@@ -57,6 +57,8 @@ def test_positions_and_windows():
     """The paper's 1,000 words have 998 positions, and 899 windows of 100."""
     config = DuetConfig(document_words=1000, pool_stride=1)
     assert (config.positions, config.windows) == (998, 899)
+    mask = torch.arange(6) < torch.tensor([0, 1, 3, 6])[:, None]
+    assert count_positions(mask, 3).tolist() == [0, 1, 1, 4]  # none without words
 
 
 def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):

@@ -64,3 +64,14 @@ def test_golden_score(grid, expected):
         layers__0__weight=[2, -3], layers__0__bias=0.5,
     )  # fmt: skip
     assert model(INPUTS).tolist() == pytest.approx([expected, 0.5])
+
+
+def test_a_second_convolution_reads_zeros_beyond_the_texts():
+    """Not the bias of the first, which padding would have: a text scores alone as beside a longer one."""
+    torch.manual_seed(3)
+    config = MatchPyramidConfig(filters=(2, 2), pool_rows=1, pool_columns=2, hidden=(), document_words=6)
+    model = MatchPyramid(config, VECTORS).eval()
+    with torch.no_grad():
+        model.convolutions[0].bias.fill_(2.0)
+    alone, beside = (model(golden.inputs(documents, "ab"))[0] for documents in (["ab"], ["ab", "abbaab"]))
+    assert beside.item() == pytest.approx(alone.item(), abs=1e-6) != 0

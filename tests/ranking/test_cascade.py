@@ -57,6 +57,16 @@ def test_worked_example(index):
     assert Cascade([(ByTable([0, 0, 0, 1]), 1)]).score(QUERY, candidates).tolist() == pytest.approx([1, 1, 0, -1])
 
 
+def test_a_stage_reads_its_documents_in_the_order_of_the_first_stage(index):
+    """Features may read it; and the cascade reads no more words than its shortest-sighted stage."""
+    first, second = ByTable([1, 5, 4, 3]), ByTable([0, 0, 0, 0])
+    first.passage_words, second.passage_words, read = 7, 5, []
+    second.score = lambda query, candidates: read.append(candidates.rows.tolist()) or np.zeros(2, np.float32)
+    cascade = Cascade([(first, None), (second, 2)])
+    cascade.score(QUERY, Candidates(index.forward, [3, 2, 1, 0], [9, 8, 7, 6]))
+    assert read == [[2, 1]] and cascade.passage_words == 5
+
+
 tables = st.lists(
     st.lists(st.sampled_from([-3.4e38, -1.0, 0.0, 0.5, 1e-30, 3.4e38]), min_size=8, max_size=8), min_size=1
 )
