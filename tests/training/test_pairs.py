@@ -9,7 +9,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import NAMES
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.training.pairs import draw_pairs, draw_pairs_by_groups, make_pools
+from rerank_plugin.training.pairs import draw_documents, draw_pairs, draw_pairs_by_groups, make_pools
 from tests import small
 from tests.training.learnable import pool_of
 
@@ -199,3 +199,12 @@ def test_groups_are_drawn_in_proportion_to_their_sizes():
     assert share.keys() == expected.keys()
     for pair, value in expected.items():
         assert share[pair] == pytest.approx(value, abs=4 * (value / count) ** 0.5), pair  # four standard deviations
+
+
+def test_half_of_the_single_documents_are_relevant():
+    """Of four relevant and five others, at most that many in all; one of each at least."""
+    pools = [pool_of([1, 0, 2, 0, 1, 0, 3, 0, 0])]
+    for at_most, count in ((4, 2), (5, 2), (1, 1), (100, 4)):
+        drawn = draw_documents(pools, at_most, np.random.default_rng(1))
+        relevant = pools[0].relevance[drawn.places[0]] > 0
+        assert relevant.sum() == (~relevant).sum() == count == len({*drawn.places[0].tolist()}) / 2
