@@ -115,7 +115,8 @@ class Searcher:
 
         Args:
             k: above the depth, the first stage retrieves k candidates.
-            query_generator, fields: of Pyserini, not supported.
+            query_generator: of Pyserini, not supported.
+            fields: of Pyserini, not supported.
             strip_segment_id: whether document ids end before their first full stop.
             remove_dups: whether only the first hit of each document id is kept.
             offset: number of top documents to skip: page 2 of ten hits each has the offset 10.
@@ -153,7 +154,8 @@ class Searcher:
         Args:
             qids: ids of the queries; by default their positions in the list, "0", "1", ...
             threads: number of threads that retrieve candidates.
-            query_generator, fields: of Pyserini, not supported.
+            query_generator: of Pyserini, not supported.
+            fields: of Pyserini, not supported.
             filter: as in `search`, for all queries.
 
         Raises:
