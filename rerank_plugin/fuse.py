@@ -13,7 +13,8 @@ from rerank_plugin.base.failures import damage
 log = logging.getLogger(__name__)
 
 DESCRIPTION = """\
-Fuse TREC runs of the same queries by reciprocal ranks (rrf), or by scores normalized to [0, 1] by query (linear).
+Fuse TREC runs of the same queries by reciprocal ranks (rrf), by scores normalized to [0, 1] by query (linear), or by
+scores as they are (raw).
 
 --tune tries weights (and values of --k) on judged queries, prints a table, and writes --output with the best.
 --format json prints them for --tuned: tune on the runs of validation queries, fuse the runs of test queries."""
@@ -30,7 +31,7 @@ def arguments():
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="TREC run file, also .gz; at least two")
     add = parser.add_argument
     add("--output", type=Path, metavar="RUN", help="run file to write")
-    add("--method", choices=("rrf", "linear"), help="fusion by reciprocal ranks or by scores (default: rrf)")
+    add("--method", choices=("rrf", "linear", "raw"), help="fusion by reciprocal ranks or by scores (default: rrf)")
     weights = "weights of the runs; for two runs, the share of the first is enough (default: equal)"
     add("--weights", type=float, nargs="+", metavar="W", help=weights)
     add("--k", type=float, nargs="+", metavar="K", help="k of rrf; with --tune, the values to try (default: 60)")

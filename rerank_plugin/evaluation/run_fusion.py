@@ -37,7 +37,7 @@ LARGEST_GRID = 20_000  # weights to try
 class Fusion:
     """One way to fuse runs."""
 
-    method: str  # ``rrf`` or ``linear``
+    method: str  # one of ``METHODS``
     weights: tuple[float, ...]  # one per run
     k: float = PAPER_K  # of ``rrf``
 

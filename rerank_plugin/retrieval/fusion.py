@@ -1,9 +1,11 @@
-"""Fusion of ranked lists of one query: reciprocal ranks, or interpolated scores.
+"""Fusion of ranked lists of one query: reciprocal ranks, or interpolated scores, normalized or as they are.
 
 * ``rrf``: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009): ``sum of w / (k + rank)`` over the lists
   that hold the document, k = 60 and w = 1 in the paper.
 * ``linear``: ``sum of w * s``, s the document's score in the list after min-max normalization to [0, 1]. A document
   that the list lacks has s = 0, the smallest. If all scores of a list are equal, its documents have s = 1.
+* ``raw``: the same with the scores as they are; a document that the list lacks has the list's smallest, in an empty list
+  0. So Pyserini's ``HybridSearcher`` fuses unless it normalizes.
 
 Sums are float64, in the order of the lists; the fused scores are float32. Letters in shapes: L lists, n documents of
 one list, C documents of all lists.
@@ -25,8 +27,7 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, lacking_words, setting
 
-RRF, LINEAR = "rrf", "linear"
-METHODS = (RRF, LINEAR)
+METHODS = RRF, LINEAR, RAW = "rrf", "linear", "raw"
 PAPER_K = 60.0
 DEPTH = 1000
 
@@ -44,7 +45,7 @@ class Table(NamedTuple):
     """The values of each list for each document of one query."""
 
     keys: np.ndarray  # the documents, ascending, int64 [C]
-    values: np.ndarray  # float64 [L, C]; 0 if the list does not hold the document
+    values: np.ndarray  # float64 [L, C]; a document that a list lacks has 0, by ``raw`` its smallest score
 
     def scores(self, weights: Sequence[float]) -> np.ndarray:
         """The weighted sums over the lists, float32 [C]."""
@@ -61,8 +62,14 @@ def table(keys: Sequence[np.ndarray], scores: Sequence[np.ndarray], method: str,
     start = 0
     for number, list_scores in enumerate(scores):
         stop = start + len(list_scores)
-        ranks = np.arange(1, len(list_scores) + 1)
-        values[number, places[start:stop]] = 1.0 / (k + ranks) if method == RRF else min_max(list_scores)
+        if method == RRF:
+            list_values = 1.0 / (k + np.arange(1, len(list_scores) + 1))
+        elif method == LINEAR:
+            list_values = min_max(list_scores)
+        else:
+            list_values = list_scores
+            values[number] = min(list_scores, default=0.0)
+        values[number, places[start:stop]] = list_values
         start = stop
     return Table(rows, values)
 
@@ -129,7 +136,8 @@ class FusionConfig:
     stages: tuple[FirstStageConfig, ...]
     method: str = setting(
         RRF,
-        "method of fusion: rrf (reciprocal ranks) or linear (scores, normalized to [0, 1] by query)",
+        "method of fusion: rrf (reciprocal ranks), linear (scores, normalized to [0, 1] by query) or raw (scores as "
+        "they are)",
         option="fusion",
     )
     weights: tuple[float, ...] = setting(

@@ -18,8 +18,10 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.encoder.folder import minilm_folder
 from rerank_plugin.retrieval.faiss import FaissConfig
 from rerank_plugin.retrieval.faiss_export import ExportConfig, export_faiss
+from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.retrieval.query_vectors import FolderEncoder, QueryVectorsConfig
+from rerank_plugin.retrieval.register import configure
 
 faiss = pytest.importorskip("faiss")
 
@@ -163,6 +165,34 @@ def test_pyserini_finds_in_an_exported_folder_what_we_find(exported, lucene_sear
         theirs = pyserini.search(vector[None], 50)
         assert hits.ids == [hit.docid for hit in theirs]
         assert hits.first_stage_scores == pytest.approx([hit.score for hit in theirs], abs=1e-5)
+
+
+def test_fusions_are_those_of_pyserini(exported, lucene_searcher):
+    """Its hybrid searcher over the first stage's hits and its own of the exported folder; reciprocal ranks of two runs."""
+    hybrid = pytest.importorskip("pyserini.search.hybrid").HybridSearcher._hybrid_results
+    from pyserini.fusion import reciprocal_rank_fusion
+    from pyserini.search.faiss import DenseSearchResult, FaissSearcher
+    from pyserini.trectools import TrecRun
+
+    folder, index = exported
+    query, words = Query("q", "aspirin after a heart attack"), configure("bm25")
+    dense = FaissConfig(folder=str(folder))
+    vector = dense.open(index).read(query).vector
+    theirs = FaissSearcher(str(folder), query_encoder=object()).search(vector[None], 30)
+    hits = words.open(index).search(query, 30)
+    ours = [DenseSearchResult(*hit) for hit in zip(hits.ids, hits.first_stage_scores.tolist())]
+    for method, normalized, shift in (("raw", False, 0.0), ("linear", True, 0.55)):
+        config = FusionConfig((words, dense), method, (0.1, 1.0), fusion_depth=30)
+        fused = config.open(index).search(query, 60)
+        expected = {hit.docid: hit.score + shift for hit in hybrid(theirs, ours, 0.1, 60, normalized)}
+        assert dict(zip(fused.ids, fused.first_stage_scores)) == pytest.approx(expected, abs=1e-5)
+    runs = [
+        TrecRun.from_list([("q", "Q0", hit.docid, rank, hit.score, "t") for rank, hit in enumerate(ranked, 1)])
+        for ranked in (ours, theirs)
+    ]
+    expected = reciprocal_rank_fusion(runs).run_data.set_index("docid")["score"].to_dict()
+    fused = FusionConfig((words, dense), fusion_depth=30).open(index).search(query, 60)
+    assert dict(zip(fused.ids, fused.first_stage_scores)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_encoder_of_hugging_face_gives_the_vectors_of_pyserini(lucene_searcher):

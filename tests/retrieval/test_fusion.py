@@ -32,6 +32,17 @@ def plain_linear(lists, weights):
     return total
 
 
+def plain_raw(lists, weights):
+    documents = {document for ranked in lists for document, _ in ranked}
+    return {
+        document: sum(
+            weight * dict(ranked).get(document, min((score for _, score in ranked), default=0.0))
+            for ranked, weight in zip(lists, weights)
+        )
+        for document in documents
+    }
+
+
 def fused(lists, method, weights, k=60.0):
     keys = [np.array([document for document, _ in ranked], np.int64) for ranked in lists]
     scores = [np.array([score for _, score in ranked], np.float32) for ranked in lists]
@@ -60,6 +71,9 @@ def test_interpolation_by_hand():
     """A becomes 1, 0.5 and 0, B becomes 1 and 0; what a list lacks has 0 there."""
     expected = {7: 0.3, 3: 0.3 * 0.5 + 0.7, 4: 0.0, 5: 0.0}
     assert fused([A, B], "linear", (0.3, 0.7)) == pytest.approx(expected, rel=1e-6)
+    # As they are; 0.6 is the smallest of B, 1 that of A.
+    expected = {7: 0.9 + 0.6, 3: 0.5 + 0.8, 4: 0.1 + 0.6, 5: 0.1 + 0.6}
+    assert fused([A, B, []], "raw", (0.1, 1.0, 1.0)) == pytest.approx(expected, rel=1e-6)
 
 
 ranked_lists = st.lists(
@@ -77,6 +91,7 @@ def test_the_same_as_plain_loops(lists, weights, k):
     weights = weights[: len(lists)]
     assert fused(lists, "rrf", weights, k) == pytest.approx(plain_rrf(lists, weights, k), rel=1e-5, abs=1e-9)
     assert fused(lists, "linear", weights) == pytest.approx(plain_linear(lists, weights), rel=1e-5, abs=1e-6)
+    assert fused(lists, "raw", weights) == pytest.approx(plain_raw(lists, weights), rel=1e-5, abs=1e-5)
 
 
 def test_weights_that_are_left_out_or_refused():
