@@ -1,4 +1,4 @@
-"""Checks a Faiss index in a process of its own: ``python -m rerank_plugin.indexes.faiss_check FILE BYTES SECONDS``.
+"""Checks a Faiss index in a process of its own, given the file, BYTES and SECONDS.
 
 Faiss compares sizes when it reads a file, but a search follows numbers that it does not compare: links of a graph,
 ids in inverted lists, entry points. Each of them is compared here, then the index is searched. The process may take

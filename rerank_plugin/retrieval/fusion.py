@@ -4,8 +4,8 @@
   that hold the document, k = 60 and w = 1 in the paper.
 * ``linear``: ``sum of w * s``, s the document's score in the list after min-max normalization to [0, 1]. A document
   that the list lacks has s = 0, the smallest. If all scores of a list are equal, its documents have s = 1.
-* ``raw``: the same with the scores as they are; a document that the list lacks has the list's smallest, in an empty list
-  0. So Pyserini's ``HybridSearcher`` fuses unless it normalizes.
+* ``raw``: the same with the scores as they are; a document that the list lacks has the list's smallest;
+  of an empty list 0. So Pyserini's ``HybridSearcher`` fuses unless it normalizes.
 
 Sums are float64, in the order of the lists; the fused scores are float32. Letters in shapes: L lists, n documents of
 one list, C documents of all lists.

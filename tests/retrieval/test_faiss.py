@@ -168,7 +168,7 @@ def test_pyserini_finds_in_an_exported_folder_what_we_find(exported, lucene_sear
 
 
 def test_fusions_are_those_of_pyserini(exported, lucene_searcher):
-    """Its hybrid searcher over the first stage's hits and its own of the exported folder; reciprocal ranks of two runs."""
+    """Its hybrid searcher over our BM25 and its search of the exported folder; reciprocal ranks of two runs."""
     hybrid = pytest.importorskip("pyserini.search.hybrid").HybridSearcher._hybrid_results
     from pyserini.fusion import reciprocal_rank_fusion
     from pyserini.search.faiss import DenseSearchResult, FaissSearcher

@@ -157,7 +157,7 @@ def test_filters_that_are_none(dated):
         for each, filter, message in (
             (searcher, "type:Review", "a filter is a Filter or a mapping, as .*, not str"),
             (searcher, {"type": []}, "each field a value or more"),
-            (searcher, {"year": 2015}, "the filter year has the value 2015: expected a text"),
+            (searcher, {"year": 20.15}, "the filter year has the value 20.15: expected a text"),
             (searcher, {"colour": "red"}, "unknown filter 'colour'; known: year"),
             (unfiltered, {"type": "Review"}, "'all' cannot filter"),
         ):
