@@ -14,10 +14,12 @@ from typing import Any
 from urllib.parse import quote
 
 from rerank_plugin.base.filters import FILTERS, LISTS, PMID_VERSION, STORED_ONLY
+from rerank_plugin.base.metadata_fields import AT_PUBMED
 
 NAMES = frozenset((*FILTERS.values(), *STORED_ONLY))
 NOTHING = ("null", "None", "nan", "NaN")  # as programs write a missing value into a string
 LONGEST = 1000  # characters of a text
+LONG = {"other_abstract": 100_000, "affiliation": 4000}  # and of these
 KEYS = {
     "date": "date pubdate publicationdate publisheddate datepublished published publishtime firstpublicationdate "
     "articledate dp",
@@ -34,17 +36,32 @@ KEYS = {
     "url": "url",
     "pmid": "pmid pubmedid",
     PMID_VERSION: "pmidversion",
+    "pmc": "pmc pmcid",
+    "entry_date": "entrydate edat createdate",
+    "full_journal_title": "fulljournaltitle fulljournalname jt",
+    "issn": "issn essn journalissn issnl",
+    "volume": "volume journalvolume vi",
+    "issue": "issue journalissue ip",
+    "pages": "pages pageinfo pagination pg medlinepgn",
+    "full_names": "fullnames fau",
+    "affiliation": "affiliation ad",
+    "major_topics": "majortopics",
+    "subheadings": "subheadings",
+    "chemicals": "chemicals chemicallist rn",
+    "notices": "notices",
+    "original_title": "originaltitle vernaculartitle tt",
+    "other_abstract": "otherabstract oab",
 }  # of each entry, the preferred first; pmid and year become parts of others
 PARTS = ("fullname", "name", "collectivename", "descriptorname", "term", "text", "title")  # of an object in a list
 SURNAMES, GIVEN = ("lastname", "last", "family", "surname"), ("initials", "firstname", "first", "given", "forename")
-SEPARATED = re.compile(r"\s*;\s*")
+SEPARATED, BETWEEN_NOTICES = re.compile(r"\s*;\s*"), re.compile(r"\s*\|\s*")  # sources of notices have semicolons
 INITIALS = re.compile(r" (?:[A-Z]\.?-?){1,4}$")
 UNIQUE_ID = re.compile(r"[A-Z]\d{6,9}:")  # of a MeSH term, as pubmed_parser writes it before the name
 _FLOAT, _LONG_FLOAT = re.compile(r"\d+\.\d*(e\+?\d{1,2})?|\d+e\+?\d{1,2}", re.I), re.compile(r"\d{4,15}\.0+")
 PMID, DOI = re.compile("[1-9][0-9]{0,8}"), re.compile(r"10\.[0-9]{4,9}/\S+")
 ADDRESS = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/"
-AT_PUBMED = re.compile(r"https?://(pubmed\.ncbi|(www\.)?ncbi)\.nlm\.nih\.gov/(pubmed/)?[1-9][0-9]*/?")
+PMC = re.compile(r"(?:PMC)?([1-9][0-9]*)(?:\.[0-9]+)?", re.IGNORECASE)
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTH = (
@@ -219,14 +236,22 @@ def _value(name: str, value: Any) -> Any:
         return value
     if name in LISTS:
         return [text for part in _parts(name, value) if (text := _text(part))]
-    if name == "date":
+    if name in ("date", "entry_date"):
         return _date(value)
     if name == "journal" and isinstance(value, dict):
         value = value.get("journal", value)
         value = (
             _of(value, "isoabbreviation", "medlineabbreviation", "title", "name") if isinstance(value, dict) else value
         )
-    text = _text(value)
+    if name in ("volume", "issue", "pages") and type(value) in (int, float):
+        value = whole_number(value)
+    if name in STORED_ONLY and isinstance(value, (list, dict)):
+        value = next((part for part in _parts(name, value) if not is_empty(part)), "")
+    text = _text(value, LONG.get(name, LONGEST))
+    if name == "pmc" and text:
+        if (match := PMC.fullmatch(text)) is None:
+            raise ValueError
+        text = f"PMC{match[1]}"
     if name == "url" and text:
         text = text.replace(" ", "")  # some addresses of NFCorpus have spaces
         if not ADDRESS.fullmatch(text):
@@ -257,7 +282,7 @@ def _parts(name: str, value: Any) -> Iterator[Any]:
         lists = [inner for inner in value.values() if isinstance(inner, list)]
         value = lists[0] if len(lists) == 1 else [value]
     if isinstance(value, str):
-        value = SEPARATED.split(value)
+        value = (BETWEEN_NOTICES if name == "notices" else SEPARATED).split(value)
         names = value[0].rstrip(".").split(", ") if len(value) == 1 else []
         if name == "authors" and all(map(INITIALS.search, names)):  # "Doe J, Roe A." of Europe PMC
             value = names or value
@@ -272,7 +297,7 @@ def _parts(name: str, value: Any) -> Iterator[Any]:
         if name == "authors" and isinstance(part, str) and "|" in part:  # pubmed_parser's surname|forename|initials|id
             surname, *given = part.split("|")
             part = f"{surname} {given[1] if given[1:] else given[0]}"
-        elif name in ("mesh", "types") and isinstance(part, str):
+        elif name in ("mesh", "types", "chemicals") and isinstance(part, str):
             part = UNIQUE_ID.sub("", part, count=1)
             part = part.partition("/")[0].replace("*", "") if name == "mesh" else part  # without qualifiers
         yield part
@@ -284,8 +309,8 @@ def _of(record: dict, *names: str) -> Any:
     return next((folded[name] for name in names if not is_empty(folded.get(name))), None)
 
 
-def _text(value: Any) -> str:
-    """A text with single spaces; a ValueError if it is not a string or longer than `LONGEST`."""
-    if not isinstance(value, str) or len(value) > LONGEST:
+def _text(value: Any, longest: int = LONGEST) -> str:
+    """A text with single spaces; a ValueError if it is not a string or longer than ``longest``."""
+    if not isinstance(value, str) or len(value) > longest:
         raise ValueError
     return " ".join(value.encode(errors="replace").decode().split())

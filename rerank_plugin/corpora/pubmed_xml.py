@@ -10,7 +10,8 @@ for the texts of these records. A pipe is kept in a temporary file meanwhile.
 The title is ArticleTitle, else BookTitle, else VernacularTitle, without the brackets that mark a translated title. The
 abstract is every AbstractText with its label (``METHODS: ...``), or without any those of an OtherAbstract, which
 otherwise repeats it in other words or languages: in English if there is one. The journal is its abbreviation; the date
-is the date of the issue, or else of the article online.
+is the date of the issue, or else of the article online. The entry date is that of PubMed's ``entrez``, or else of the
+MEDLINE record.
 
 Files are untrusted: `safe_xml` reads them. A malformed file is read again from its beginning by `broken_xml`, which
 loses only the damaged records. Entities other than XML's own five are not expanded; the missing text is reported.
@@ -19,6 +20,7 @@ loses only the damaged records. Entities other than XML's own five are not expan
 from __future__ import annotations
 
 import logging
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,10 +30,10 @@ import numpy as np
 from lxml import etree
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import PMID_VERSION
+from rerank_plugin.base.filters import LISTS, PMID_VERSION
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import broken_xml
-from rerank_plugin.corpora.metadata import DOI, LONGEST, ImpossibleDate, pubmed_address, read_date
+from rerank_plugin.corpora.metadata import DOI, LONG, LONGEST, ImpossibleDate, pubmed_address, read_date
 from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.records import NO_ABSTRACT, Deletion, DocumentStream
 from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
@@ -49,7 +51,18 @@ NO_TITLE = ("Not Available", "In Process Citation")  # NLM's placeholders, in br
 NO_LABEL = "UNLABELLED"
 DATES = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
 JOURNALS = ("Article/Journal/ISOAbbreviation", "MedlineJournalInfo/MedlineTA", "Article/Journal/Title")
+TEXTS = {
+    "full_journal_title": "Article/Journal/Title",
+    "issn": "Article/Journal/ISSN",
+    "volume": "Article/Journal/JournalIssue/Volume",
+    "issue": "Article/Journal/JournalIssue/Issue",
+    "pages": "Article/Pagination/MedlinePgn",
+    "affiliation": "Article/AuthorList/Author[1]/AffiliationInfo/Affiliation",
+    "chemicals": "ChemicalList/Chemical/NameOfSubstance",
+}
+ENTERED = ("PubmedData/History/PubMedPubDate[@PubStatus='entrez']", "MedlineCitation/DateCreated", "DateCreated")
 DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
+_CAPITAL = re.compile("[A-Z]")
 EVERY_VERSION, LAST_VERSION = 0, 255
 
 SETS = ("PubmedArticleSet", "PubmedBookArticleSet", "MedlineCitationSet")  # roots that may be empty
@@ -206,25 +219,54 @@ def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -
 def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict[str, Any], list[str]]:
     """The metadata of an article, in the form of :mod:`rerank_plugin.base.filters`, and its unreadable dates."""
     types = _texts(article.iter("PublicationType"))
-    notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
+    notes = list(citation.iterfind("CommentsCorrectionsList/CommentsCorrections"))
     date, unusable = _date(article)
     parents = citation, record.find("PubmedData"), record.find("PubmedBookData"), record
     elements = (element for path in DOIS for parent in parents if parent is not None
                 for element in parent.iterfind(path) if element.get("ValidYN") != "N")  # fmt: skip
     dois = map(DOI.search, _texts(elements))
+    headings = [(name, heading) for heading in citation.iterfind("MeshHeadingList/MeshHeading")
+                for name in _texts(heading.iterfind("DescriptorName"))]  # fmt: skip
+    authors = list(article.iterfind("AuthorList/Author"))
+    full_names = [_author(author, "ForeName") for author in authors]
     metadata = {
         "date": date,
         "journal": next((text for path in JOURNALS for text in _texts(citation.iterfind(path))), ""),
-        "authors": [name for author in article.iterfind("AuthorList/Author") if (name := _author(author))],
-        "mesh": _texts(citation.iterfind("MeshHeadingList/MeshHeading/DescriptorName")),
+        "authors": [name for author in authors if (name := _author(author))],
+        "full_names": [name for name in full_names if name] if any(", " in name for name in full_names) else [],
+        "mesh": [name for name, _ in headings],
+        "major_topics": [name for name, heading in headings if heading.find("*[@MajorTopicYN='Y']") is not None],
+        "subheadings": [
+            f"{name}/{qualifier}"[:LONGEST]
+            for name, heading in headings
+            for qualifier in _texts(heading.iterfind("QualifierName"))
+        ],
         "types": types,
         "languages": _texts(article.iterfind("Language")),
         "retracted": "Retracted Publication" in types or any(note.get("RefType") == "RetractionIn" for note in notes),
+        "notices": [notice for note in notes if (notice := _notice(note))],
+        "entry_date": next(filter(None, (_day(record.find(path)) for path in ENTERED)), ""),
+        "pmc": next(
+            (
+                text
+                for parent in parents
+                if parent is not None
+                for text in _texts(parent.iterfind("ArticleIdList/ArticleId[@IdType='pmc']"))
+            ),
+            "",
+        ),
+        "original_title": _original_title(article),
+        "other_abstract": _other_abstract(citation, article),
         "url": pubmed_address(pmid),
         "doi": next((match[0] for match in dois if match), ""),
         "keywords": list(dict.fromkeys(_texts(citation.iterfind("KeywordList/Keyword")))),
         PMID_VERSION: _version(citation.find("PMID"), 0) or None,
     }
+    for name, path in TEXTS.items():
+        texts = list(dict.fromkeys(_texts(citation.iterfind(path))))
+        metadata[name] = texts if name in LISTS else next(iter(texts), "")
+    if metadata["full_journal_title"] == metadata["journal"]:
+        del metadata["full_journal_title"]
     return {name: value for name, value in metadata.items() if value not in ("", [], None)}, unusable
 
 
@@ -233,11 +275,29 @@ def _texts(elements: Iterable[Any]) -> list[str]:
     return [text[:LONGEST] for text in map(text_of, elements) if text]
 
 
-def _author(author: Any) -> str:
-    """The name of an author, ``Smith JA``, or of a group."""
-    return " ".join(
-        name for path in ("LastName", "Initials", "CollectiveName") for name in _texts(author.iterfind(path))
+def _author(author: Any, given: str = "Initials") -> str:
+    """The name of an author, ``Smith JA`` or with the ``ForeName`` ``Smith, John A``, or of a group."""
+    separator = " " if given == "Initials" else ", "
+    return separator.join(
+        name for path in ("LastName", given, "CollectiveName") for name in _texts(author.iterfind(path))
     )
+
+
+def _notice(note: Any) -> str:
+    """``Retraction in: J Test. 2020;1(2):3. PMID: 12`` of a reference to another article."""
+    kind = _CAPITAL.sub(lambda word: f" {word[0].lower()}", note.get("RefType", "")).strip().capitalize()
+    sources, pmid = _texts(note.iterfind("RefSource")), _pmid(note.find("PMID"))
+    parts = [*(source.rstrip(".") for source in sources), *([f"PMID: {pmid}"] if pmid else [])]
+    return f"{kind}: {'. '.join(parts)}"[:LONGEST] if kind and parts else ""
+
+
+def _day(date: Any) -> str:
+    """The day of a date in numbers; "" for none, or none of the calendar."""
+    parts = [] if date is None else [(date.findtext(name) or "").strip() for name in ("Year", "Month", "Day")]
+    try:
+        return read_date("-".join(parts)) if all(parts) and parts else ""
+    except ImpossibleDate:
+        return ""
 
 
 def _date(article: Any) -> tuple[str, list[str]]:
@@ -273,6 +333,21 @@ def _title(article: Any) -> str:
         if title and title not in NO_TITLE:
             return title
     return ""
+
+
+def _original_title(article: Any) -> str:
+    """The title in the language of the article, where it has another title, too."""
+    for text in _texts(article.iterfind("VernacularTitle")):
+        title = without_brackets(text)
+        return "" if title == _title(article) else title
+    return ""
+
+
+def _other_abstract(citation: Any, article: Any) -> str:
+    """The abstracts in other words or languages beside that of the document, as one text."""
+    shown = _abstract(_sections(citation, article))
+    texts = (_abstract(other.findall("AbstractText")) for other in citation.iterfind(OTHER_ABSTRACT))
+    return " ".join(text for text in texts if text not in ("", NO_ABSTRACT, shown))[: LONG["other_abstract"]]
 
 
 def _sections(citation: Any, article: Any) -> list[Any]:

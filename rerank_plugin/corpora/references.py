@@ -39,6 +39,8 @@ def reference(
         pmid = number
     doi = next((match[0] for match in map(DOI.search, dois) if match), "")
     year, date = next(iter(years), ""), next(iter(dates), "")
+    if metadata.get("full_journal_title") == [*journals[:1]]:
+        del metadata["full_journal_title"]
     fields = {
         **metadata, "pmid": pmid, "doi": doi, "journal": next(iter(journals), ""), "year": year,
         "date": date if _YEAR.search(date) else date and f"{year} {date}",

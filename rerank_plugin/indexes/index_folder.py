@@ -1,7 +1,7 @@
 """The index folder: a Lucene index and a forward index of one collection, and the file that describes them.
 
 =====================  ==========================================================================================
-in the folder          format 3
+in the folder          format 4
 =====================  ==========================================================================================
 index.json             the current generation: its id and number, tokenizer, statistics, source, the commit of the
                        Lucene index, and size and checksums (:mod:`rerank_plugin.files.checksums`) of every file;
@@ -64,7 +64,7 @@ from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 DESCRIPTION = "index.json"
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
 GENERATION, GENERATIONS = "generation", "generations"
@@ -564,7 +564,7 @@ class Index:
         counts = self.description["lucene"].get("metadata")
         if counts is None:
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")
-        for field, _ in filter.values:
+        for field, _ in (*filter.values, *filter.excluded):
             if field != "retracted" and not counts.get(FILTERS[field]):
                 known = ", ".join(name for name, stored in FILTERS.items() if counts.get(stored)) or "none"
                 raise InputError(f"no document of {self.folder} has a {field} to filter by; usable filters: {known}")

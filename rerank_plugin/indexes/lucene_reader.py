@@ -13,7 +13,8 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
-from rerank_plugin.base.filters import FILTERS, Filter, years
+from rerank_plugin.base.filters import DATES, FILTERS, Filter, years
+from rerank_plugin.base.metadata_fields import COMPARED
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.json_keys import TEXT_KEYS, TITLE_KEYS
 from rerank_plugin.corpora.json_objects import parse
@@ -244,13 +245,20 @@ def _document(
 
 def filter_query(filter: Filter) -> Any:
     """Lucene's query for the documents that match a filter."""
-    fields = ([(_value_query(field, value), "SHOULD") for value in values] for field, values in filter.values)
-    return clauses(*((clauses(*values), "FILTER") for values in fields))
+
+    def any_of(field: str, values: Iterable[str]) -> Any:
+        return clauses(*((value_query(field, value), "SHOULD") for value in values))
+
+    required = [(any_of(*group), "FILTER") for group in filter.values] or [
+        (java_class("org.apache.lucene.search.MatchAllDocsQuery")(), "FILTER")
+    ]
+    return clauses(*required, *((any_of(*group), "MUST_NOT") for group in filter.excluded))
 
 
-def _value_query(field: str, value: str) -> Any:
-    term, name = java_class("org.apache.lucene.index.Term"), FILTERS[field]
-    if field == "year":
+def value_query(field: str, value: str) -> Any:
+    """Lucene's query for the documents with a value, as :mod:`rerank_plugin.base.filters` compares it."""
+    term, name = java_class("org.apache.lucene.index.Term"), COMPARED[FILTERS[field]]
+    if field in DATES:
         first, last = years(value)
         term_range = java_class("org.apache.lucene.search.TermRangeQuery")
         return term_range.newStringRange(name, first, f"{last}~", True, False)  # the tilde sorts after digits, hyphens

@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import FILTERS, STORED_ONLY, folded
+from rerank_plugin.base.filters import FILTERS
+from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.lucene_reader import find_commit, open_directory
 from rerank_plugin.java.jvm import java_class, java_path
 from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
-FIELDS = ("title", "abstract", *FILTERS.values())  # beside id, contents and raw
+FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
 COPIES = 100_000  # documents that are written in one call
 NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
-SEPARATOR = "\n"  # between the values of a metadata field
 
 
 class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
 
-    Metadata with a filter are fields, too, whose terms are entire folded values. A document is stored under ``raw`` as
-    a JSON object with its id, contents, title, abstract and metadata, as they are; the fields are analyzed in the form
-    of :func:`~rerank_plugin.text.normalization.analyzable`.
+    Metadata are fields, too (:mod:`rerank_plugin.base.metadata_fields`), most with entire values as
+    terms. A document is stored under ``raw`` as a JSON object with its id, contents, title, abstract and metadata, as
+    they are; the fields are analyzed in the form of :func:`~rerank_plugin.text.normalization.analyzable`.
 
     Attributes:
         metadata: the number of documents with each field of metadata.
@@ -72,10 +72,11 @@ class LuceneWriter:
         id, title, abstract, metadata = document
         contents, texts = f"{title} {abstract}", {"title": title, "abstract": abstract}
         raw = json.dumps({"id": id, "contents": contents, **texts, **(metadata or {})}, ensure_ascii=False)
+        of_metadata = lucene_fields(metadata)
+        texts |= {name: of_metadata.pop(name) for name in SEARCHED if name in of_metadata}
         fields = {name: analyzable(text) for name, text in texts.items()}
-        for name in filterable(metadata):
-            self.metadata[name] += 1
-            fields[name] = SEPARATOR.join(map(folded, _terms((metadata or {})[name])))
+        fields |= {name: fields[stemmed] for name, stemmed in UNSTEMMED.items() if fields.get(stemmed)} | of_metadata
+        self.metadata.update(filterable(metadata))
         return {"id": id, "contents": analyzable(contents), "raw": raw, "fields": fields}
 
     def close(self) -> None:
@@ -137,7 +138,7 @@ def _without_words(lengths: Mapping[str, int], kind: Any) -> Any:
 
 def filterable(metadata: Mapping[str, Any] | None) -> list[str]:
     """The fields of a document's metadata that have a filter."""
-    return [name for name in metadata or () if name not in STORED_ONLY]
+    return [name for name in metadata or () if name in FILTERS.values()]
 
 
 @contextmanager
@@ -202,18 +203,14 @@ def update_lucene(
             writer.close()
 
 
-def _terms(value: Any) -> list[str]:
-    """The terms of a metadata value."""
-    if isinstance(value, bool):
-        return ["yes" if value else "no"]
-    return [value] if isinstance(value, str) else value
-
-
 def _analyzer(text_analyzer: Any) -> Any:
-    """An analyzer whose terms are the entire values of metadata fields; ``text_analyzer`` analyzes other fields."""
-    builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
-    value_analyzer = builder.withTokenizer("pattern", "pattern", SEPARATOR).build()
+    """An analyzer of entire values in `TERMS`, of unstemmed words in `UNSTEMMED`; ``text_analyzer`` of the others."""
+    custom = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer")
+    values = custom.builder().withTokenizer("pattern", "pattern", VALUE).build()
+    words = (
+        custom.builder().withTokenizer("standard").addTokenFilter("lowercase").addTokenFilter("asciiFolding").build()
+    )
     fields = java_class("java.util.HashMap")()
-    for name in FILTERS.values():
-        fields.put(name, value_analyzer)
+    for name in (*TERMS, *UNSTEMMED):
+        fields.put(name, values if name in TERMS else words)
     return java_class("org.apache.lucene.analysis.miscellaneous.PerFieldAnalyzerWrapper")(text_analyzer, fields)

@@ -137,6 +137,8 @@ def _compared(condition: dict[str, Any], negated: bool) -> dict[str, set[Any]]:
     values: set[Any] = set(texts)
     if field == "year":
         ranges = [years(text) for text in texts]
+        if any(len(end) > 4 for ends in ranges for end in ends):
+            raise InputError(f"the filter {condition}: expected whole years, as 2015 or 2015-2020")
         domain = set(range(LAST_YEAR + 1))
         values = {year for first, last in ranges for year in range(int(first), int(last) + 1)}
     elif negated and field != "retracted":

@@ -12,7 +12,10 @@ def test_a_filter_of_texts_is_that_of_its_mapping():
     assert parsed == Filter.of(values) and hash(parsed) == hash(Filter.of(values))
     assert Filter.of({"year": 2015, "retracted": False}) == Filter.parse(["year:2015", "retracted:no"])
     assert Filter.of({"journal": "Ha\u0308matologie"}) == Filter.of({"journal": "H\u00e4matologie"})  # composed or not
-    assert str(parsed) == "year:2015-2020, type:review, type:meta-analysis, journal:n engl j: med"
+    assert str(parsed) == "year:2015-2020, type:review, type:meta analysis, journal:n engl j med"
+    parsed = Filter.parse(["NOT type:Letter", "AND mesh:Aspirin", "AND mesh:Humans", "entered:2024/11/02.."])
+    assert parsed.values == (("mesh", ("aspirin",)), ("mesh", ("humans",)), ("entered", ("2024-11-02..",)))
+    assert parsed.excluded == (("type", ("letter",)),)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,9 @@ def test_a_filter_of_texts_is_that_of_its_mapping():
         ("2015-2020", ("2015", "2020")),
         ("2015-", ("2015", "9999")),
         ("-2020", ("0000", "2020")),
+        ("2015-03", ("2015-03", "2015-03")),
+        ("2015-03..2015", ("2015-03", "2015")),
+        ("2015-03-01:", ("2015-03-01", "9999")),
     ],
 )
 def test_years(text, expected):

@@ -22,6 +22,13 @@ JO  - Test J
 DO  - https://doi.org/10.1000/x1
 LA  - eng
 KW  - pain
+VL  - 12
+IS  - 3
+SP  - 45
+EP  - 50
+SN  - 0000-1234
+T2  - The journal of tests
+AD  - Clinic, Town.
 ER  -\x20
 
 TY  - CPAPER
@@ -146,7 +153,7 @@ CASES = {
     "CSV of PubMed": ("a.csv", PUBMED_CSV, [
         Document("31000001", "Statins", "", {
             "date": "2019", "journal": "Test J", "authors": ["Doe JA", "Roe A"], "doi": "10.1000/x1",
-            "url": PUBMED(31000001)}),
+            "url": PUBMED(31000001), "entry_date": "2019-03-02", "pmc": "PMC1"}),
     ], {}),
     "TSV with a header": ("a.tsv", "record_id\ttitle\tabstract\tlabel_included\n1\tOne\t\t0\n2\t\tTwo\t\n", [
         Document("1", "One", ""), Document("2", "", "Two")], {}),
@@ -158,9 +165,11 @@ CASES = {
     "RIS": ("a.ris", RIS, [
         Document("31000001", "Statins and muscle pain", "Pain was frequent.", {
             "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J", "Roe, A"], "types": ["Journal Article"],
-            "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001)}),
+            "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001),
+            "volume": "12", "issue": "3", "pages": "45-50", "issn": "0000-1234", "affiliation": "Clinic, Town.",
+            "full_journal_title": "The journal of tests"}),
         Document("12", "Not closed: café", "Kept.", {"types": ["Conference paper"]}),
-    ], {"missing id": ["a.ris:20"], "file of another encoding than UTF-8": ["a.ris (read as cp1252)"]}),
+    ], {"missing id": ["a.ris:27"], "file of another encoding than UTF-8": ["a.ris (read as cp1252)"]}),
     "EndNote XML": ("a.xml", ENDNOTE, [
         Document("31000001", "Statins in vivo", "Pain.", {
             "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J."], "types": ["Journal Article"],
@@ -169,9 +178,10 @@ CASES = {
     ], {"malformed XML": ["a.xml:9 (Entity 'foo' not defined)"]}),
     "JATS": ("a.nxml", JATS, [
         Document("31000001", "Statins and CO2", "Methods: We looked. Results: Pain.", JATS_METADATA | {
-            "types": ["research-article"], "languages": ["en"], "keywords": ["pain"], "url": PUBMED(31000001)}),
+            "types": ["research-article"], "languages": ["en"], "keywords": ["pain"], "url": PUBMED(31000001),
+            "pmc": "PMC123"}),
         Document("PMC123", "Statins and CO2", "A man. He lived.", JATS_METADATA | {
-            "url": "https://doi.org/10.1000/x1"}),
+            "pmc": "PMC123", "url": "https://doi.org/10.1000/x1"}),
     ], {}),
     "BioC XML": ("a.xml", BIOC, [Document("5", "Statins", "One. Two."), Document("6", "First", "Second.")], {}),
     "ClinicalTrials.gov XML": ("a.xml", TRIAL, [STUDY], {}),

@@ -17,6 +17,21 @@ AB  - BACKGROUND: We followed adults who took
 AU  - Doe J
 AU  - Roe A
 CN  - Heart Group
+FAU - Doe, Jane
+FAU - Roe, Ann
+AD  - Clinic, Town.
+AD  - Another.
+VI  - 7
+IP  - 2
+PG  - 11-9
+IS  - 0000-1234 (Print)
+EDAT- 2019/02/28 06:00
+PMC - PMC12
+RN  - 0 (Statins (all))
+RN  - AB12C (Glucose)
+EIN - J Test. 2019;8(1):3. PMID: 9
+TT  - Estatinas.
+OAB - Hemos seguido.
 TA  - J Test
 JT  - Journal of tests
 MH  - *Diabetes Mellitus/chemically induced
@@ -46,6 +61,12 @@ def test_records_and_their_metadata(put, name, end):
         "date": "2019-03", "journal": "J Test", "authors": ["Doe J", "Roe A", "Heart Group"],
         "mesh": ["Diabetes Mellitus", "Humans"], "types": ["Review"], "languages": ["eng"], "retracted": False,
         "url": "https://pubmed.ncbi.nlm.nih.gov/31000001/", "doi": "10.1000/x.1", "keywords": ["statins"],
+        "major_topics": ["Diabetes Mellitus"], "subheadings": ["Diabetes Mellitus/chemically induced"],
+        "full_names": ["Doe, Jane", "Roe, Ann", "Heart Group"], "affiliation": "Clinic, Town.",
+        "full_journal_title": "Journal of tests", "volume": "7", "issue": "2", "pages": "11-9", "issn": "0000-1234",
+        "entry_date": "2019-02-28", "pmc": "PMC12", "chemicals": ["Statins (all)", "Glucose"],
+        "notices": ["Erratum in: J Test. 2019;8(1):3. PMID: 9"], "original_title": "Estatinas.",
+        "other_abstract": "Hemos seguido.",
     }  # fmt: skip
     assert second[:3] == ("31000002", "Aspirina.", "Low doses.")
     assert third[:3] == ("31000003", "A Book", "") and third.metadata["retracted"]

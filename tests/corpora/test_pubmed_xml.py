@@ -253,19 +253,46 @@ HEADINGS = """</Article><MedlineJournalInfo><MedlineTA>J Titles</MedlineTA></Med
   <CommentsCorrectionsList><CommentsCorrections RefType="RetractionIn"/></CommentsCorrectionsList><Article>"""
 
 
+RECORD = """<Journal><ISSN>0000-1234</ISSN><JournalIssue><Volume>3</Volume><Issue>2</Issue></JournalIssue></Journal>
+  <Pagination><MedlinePgn>11-9</MedlinePgn></Pagination><VernacularTitle>T&#237;tulo.</VernacularTitle><AuthorList>
+  <Author><LastName>Doe</LastName><ForeName>Jane</ForeName><Initials>J</Initials>
+    <AffiliationInfo><Affiliation>Clinic, Town.</Affiliation></AffiliationInfo></Author>
+  <Author><LastName>Roe</LastName><ForeName>Ann</ForeName><Initials>A</Initials>
+    <AffiliationInfo><Affiliation>Another.</Affiliation></AffiliationInfo></Author></AuthorList></Article>
+  <ChemicalList><Chemical><NameOfSubstance>Aspirin</NameOfSubstance></Chemical></ChemicalList>
+  <MeshHeadingList><MeshHeading><DescriptorName MajorTopicYN="N">Aspirin</DescriptorName></MeshHeading><MeshHeading>
+    <DescriptorName MajorTopicYN="N">Pain</DescriptorName><QualifierName MajorTopicYN="Y">drug therapy</QualifierName>
+  </MeshHeading></MeshHeadingList><CommentsCorrectionsList><CommentsCorrections RefType="ExpressionOfConcernIn">
+    <RefSource>J Test. 2020;1(2):3.</RefSource><PMID>12</PMID></CommentsCorrections></CommentsCorrectionsList>
+  <DateCreated><Year>2019</Year><Month>02</Month><Day>28</Day></DateCreated>
+  <ArticleIdList><ArticleId IdType="pmc">PMC12</ArticleId></ArticleIdList><Article>"""
+
+
 def test_metadata(only):
     """The date of the article online, as the issue has none; headings and journal stand beside the article."""
     always = {
         "journal": "Journal of Titles", "retracted": False, "url": "https://pubmed.ncbi.nlm.nih.gov/1/",
         "pmid_version": 1,
     }  # fmt: skip
-    assert only() == Document("1", "A title.", "Words.", always)
+    assert only() == Document("1", "A title.", "Words.", {
+        **always, "notices": ["Comment in: PMID: 999"], "other_abstract": "Palabras."})  # fmt: skip
+    always |= {"notices": ["Comment in: PMID: 999"], "other_abstract": "Palabras."}
     assert only(after=METADATA).metadata == {
         **always, "date": "2014-12-01", "authors": ["Müller JA", "The Heart Group"],
         "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"],
     }  # fmt: skip
     metadata = only(after=HEADINGS).metadata
-    assert metadata == {**always, "journal": "J Titles", "mesh": ["Aspirin", "Heart Diseases"], "retracted": True}
+    assert metadata == {
+        **always, "journal": "J Titles", "full_journal_title": "Journal of Titles", "retracted": True,
+        "mesh": ["Aspirin", "Heart Diseases"], "subheadings": ["Aspirin/therapy"],
+    }  # fmt: skip
+    assert only(after=RECORD).metadata == {
+        **always, "volume": "3", "issue": "2", "issn": "0000-1234", "pages": "11-9", "pmc": "PMC12",
+        "authors": ["Doe J", "Roe A"], "full_names": ["Doe, Jane", "Roe, Ann"], "affiliation": "Clinic, Town.",
+        "original_title": "Título.", "entry_date": "2019-02-28", "chemicals": ["Aspirin"], "mesh": ["Aspirin", "Pain"],
+        "major_topics": ["Pain"], "subheadings": ["Pain/drug therapy"],
+        "notices": ["Expression of concern in: J Test. 2020;1(2):3. PMID: 12", "Comment in: PMID: 999"],
+    }  # fmt: skip
     assert only(after=METADATA.replace("Review", "Retracted Publication")).metadata["retracted"]
 
 

@@ -41,7 +41,7 @@ def test_the_report_and_the_description(tmp_path):
     assert names(folder) == ["forward", "generations", "index.json", "lucene", "lucene_rows.000001.npy"]
     description = Index(folder).description
     assert (description["documents"], description["terms"], description["source"]) == (3, 4, "a test")
-    assert description["left_out"] == [] and description["format_version"] == 3
+    assert description["left_out"] == [] and description["format_version"] == 4
     assert (description["number"], description["base"]) == (1, 1)
     below = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert set(description["files"]) == below - {"index.json", "generations/000001.json", "lucene/write.lock"}
@@ -172,7 +172,7 @@ def test_other_folders_are_refused(tmp_path):
     [
         (
             {"format_version": 2},
-            "format version 2, this program reads 3; build it again with: rerank-plugin index --corpus ",
+            "format version 2, this program reads 4; build it again with: rerank-plugin index --corpus ",
         ),
         ({"files": None}, "lacks files"),
         ({"number": "1"}, "lacks number"),

@@ -26,7 +26,7 @@ from rerank_plugin.search import main as search
 VALUES = {
     "year": ("2014", "2015-2016", "2016-", "-2014"),
     "journal": ("N Engl J Med", "bmj", 'Ängström\'s  "J"'),
-    "author": ("Smith J", "The Heart Group"),
+    "author": ("Smith J", "The Heart Group", "SMITH, J.A.", "Smith"),
     "mesh": ("Aspirin", "Heart Diseases", "Aspirin, Lysine"),
     "type": ("Review", "systematic review"),
     "language": ("eng",),
@@ -72,14 +72,27 @@ def fits(fields, filter):
         if field == "year":
             first, dash, last = value.partition("-")
             return (first or "0000") <= stored[:4] <= ((last or "9999") if dash else first)
+        if field == "author":  # initials may be missing
+            stored = [name[:end] for name in stored for end in (5, 7, 8, len(name)) if end != 5 or name[5:6] == " "]
         return folded(value) in map(folded, [stored] if isinstance(stored, str) else stored)
 
-    return all(any(has(field, value) for value in values) for field, values in filter.values)
+    def some(field, values):
+        return any(has(field, value) for value in values)
+
+    return all(some(*group) for group in filter.values) and not any(some(*group) for group in filter.excluded)
 
 
-filters = st.dictionaries(st.sampled_from(sorted(VALUES)), st.none(), min_size=1, max_size=3).flatmap(
+filters = st.dictionaries(
+    st.sampled_from([f"{word}{field}" for word in ("", "AND ", "NOT ") for field in VALUES]),
+    st.none(),
+    min_size=1,
+    max_size=3,
+).flatmap(
     lambda chosen: st.fixed_dictionaries(
-        {field: st.lists(st.sampled_from(VALUES[field]), min_size=1, max_size=2, unique=True) for field in chosen}
+        {
+            field: st.lists(st.sampled_from(VALUES[field.split()[-1]]), min_size=1, max_size=2, unique=True)
+            for field in chosen
+        }
     )
 )
 

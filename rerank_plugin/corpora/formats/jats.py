@@ -26,6 +26,15 @@ JOURNALS = (
     "front/journal-meta/journal-id[@journal-id-type='nlm-ta']",
     "front/journal-meta//journal-title",
 )
+TEXTS = {
+    "full_journal_title": ("journal-meta//journal-title",),
+    "issn": ("journal-meta/issn",),
+    "volume": ("article-meta/volume",),
+    "issue": ("article-meta/issue",),
+    "pages": ("article-meta/elocation-id",),
+    "affiliation": ("article-meta/aff", "article-meta/contrib-group/aff"),
+    "original_title": ("article-meta/title-group/trans-title-group/trans-title",),
+}
 _WORDS = re.compile(r"[\s.-]+")
 
 
@@ -54,6 +63,16 @@ def _record(article: Any) -> Record:
         "types": article.get("article-type", ""),
         "keywords": [text for keyword in meta.iterfind("kwd-group/kwd") if (text := text_of(keyword))],
     }
+    metadata |= {
+        name: next((text for path in paths for text in map(text_of, article.iterfind(f"front/{path}")) if text), "")
+        for name, paths in TEXTS.items()
+    }
+    metadata["pages"] = metadata["pages"] or "-".join(
+        text for name in ("fpage", "lpage") if (text := (meta.findtext(name) or "").strip())
+    )
+    metadata["pmc"] = pmcid
+    if metadata["full_journal_title"] == metadata["journal"]:
+        del metadata["full_journal_title"]
     title = meta.find("title-group/article-title")
     return Record(
         ids.get("pmid") or pmcid or doi or next(iter(ids.values()), ""),

@@ -24,8 +24,22 @@ from rerank_plugin.text.markup import without_brackets
 BAD_LINE = "bad line of MEDLINE text"
 NO_TITLE = "[Not Available]."  # NLM's placeholder
 TITLES, ABSTRACTS, JOURNALS = ("TI", "BTI", "CTI", "TT"), ("AB", "OAB"), ("TA", "JT")
-METADATA = {"authors": ("AU", "CN"), "mesh": ("MH",), "types": ("PT",), "languages": ("LA",), "keywords": ("OT",)}
+METADATA = {"authors": ("AU", "CN"), "types": ("PT",), "languages": ("LA",), "keywords": ("OT",)}
+TEXTS = {
+    "date": ("DP",), "journal": JOURNALS, "full_journal_title": ("JT",), "entry_date": ("EDAT",), "volume": ("VI",),
+    "issue": ("IP",), "pages": ("PG",), "pmc": ("PMC",), "affiliation": ("AD",),
+}  # of several the first  # fmt: skip
+NOTICES = {
+    "RIN": "Retraction in", "ROF": "Retraction of", "EIN": "Erratum in", "EFR": "Erratum for",
+    "ECI": "Expression of concern in", "ECF": "Expression of concern for", "UIN": "Update in", "UOF": "Update of",
+    "CIN": "Comment in", "CON": "Comment on", "RPI": "Republished in", "RPF": "Republished from",
+    "CRI": "Corrected and republished in", "CRF": "Corrected and republished from",
+    "RRI": "Retracted and republished in", "RRF": "Retracted and republished from",
+    "PRIN": "Partial retraction in", "PROF": "Partial retraction of", "ORI": "Original report in",
+    "SPIN": "Summary for patients in",
+}  # fmt: skip
 _FIELD = re.compile(r"([A-Z][A-Z0-9]{0,3}) *- ?(.*)")
+_SUBSTANCE = re.compile(r"[\w.-]+ \((.*)\)")  # after its number in a registry
 _DOI = re.compile(r"(\S+) \[doi\]")
 
 Fields = dict[str, list[str]]
@@ -63,13 +77,30 @@ def _record(fields: Fields) -> Record:
     pmid, types = next(iter(_values(fields, ("PMID",))), ""), _values(fields, ("PT",))
     identifiers = map(_DOI.fullmatch, _values(fields, ("LID", "AID", "SO")))
     metadata: dict[str, Any] = {name: texts for name, tags in METADATA.items() if (texts := _values(fields, tags))}
+    metadata |= {name: texts[0] for name, tags in TEXTS.items() if (texts := _values(fields, tags))}
+    if metadata.get("full_journal_title") == metadata.get("journal"):
+        metadata.pop("full_journal_title", None)
+    headings = [text.split("/") for text in _values(fields, ("MH",))]
     metadata |= {
-        name: texts[0] for name, tags in (("date", ("DP",)), ("journal", JOURNALS)) if (texts := _values(fields, tags))
+        "mesh": [_plain(name) for name, *_ in headings],
+        "major_topics": [_plain(name) for name, *rest in headings if any(part[:1] == "*" for part in (name, *rest))],
+        "subheadings": [f"{_plain(name)}/{_plain(part)}" for name, *rest in headings for part in rest],
+        "full_names": _values(fields, ("FAU", "CN")) if "FAU" in fields else [],
+        "chemicals": list(dict.fromkeys(_SUBSTANCE.sub(r"\1", text) for text in _values(fields, ("RN", "NM")))),
+        "notices": [f"{kind}: {text}" for tag, kind in NOTICES.items() for text in _values(fields, (tag,))],
+        "issn": next((text.split(" ")[0] for text in _values(fields, ("IS",))), ""),
+        "original_title": next((text for text in _values(fields, ("TT",)) if text != title), ""),
     }
     metadata |= {"pmid": pmid, "retracted": "Retracted Publication" in types or "RIN" in fields}
     metadata["doi"] = next((match[1] for match in identifiers if match), "")
-    abstract = next((text for text in _values(fields, ABSTRACTS) if not text.endswith(NO_ABSTRACT)), "")
+    abstract, *others = [text for text in _values(fields, ABSTRACTS) if not text.endswith(NO_ABSTRACT)] or [""]
+    metadata["other_abstract"] = " ".join(others)
     return Record(pmid, without_brackets(title), abstract, metadata)
+
+
+def _plain(name: str) -> str:
+    """A heading or a subheading without the mark of a major topic."""
+    return name.removeprefix("*")
 
 
 def _values(fields: Fields, tags: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.records import Document
+from rerank_plugin.corpora.metadata import PMC
 from rerank_plugin.corpora.problems import LONGEST, TOO_LONG, Problems
 from rerank_plugin.corpora.records import Record, text_lines, usable_documents
 from rerank_plugin.corpora.references import reference
@@ -67,6 +68,14 @@ def _record(text: str) -> Record:
         years=values("year", "publication_year"),
         dois=values("doi"),
         keywords=values("keywords"),
+        volume=values("volume"),
+        issue=values("number"),
+        pages=["-".join(values("start_page", "end_page"))],
+        issn=values("issn"),
+        affiliation=values("author_address"),
+        full_journal_title=values("journal_name", "secondary_title")[-1:],
+        pmc=[text for text in values("custom2") if PMC.fullmatch(text)],
+        original_title=values("translated_title"),
         languages=values("language"),
         types=values("type_of_work") or [TYPES.get(kind) or rispy.TYPE_OF_REFERENCE_MAPPING.get(kind, "")],
     )
