@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rerank_plugin import Searcher
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
@@ -22,6 +23,8 @@ from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.retrieval.query_vectors import FolderEncoder, QueryVectorsConfig
 from rerank_plugin.retrieval.register import configure
+from rerank_plugin.service.settings import ServiceConfig
+from tests.service.live import serving
 
 faiss = pytest.importorskip("faiss")
 
@@ -226,6 +229,21 @@ def test_the_command_exports_and_the_hybrid_reads_it(index_command, tmp_path, in
     hits = HybridConfig(encoder=f"faiss:{tmp_path / 'f'}").open(index).search(Query("q", "heart attack"), 10)
     dense = FaissConfig(folder=str(tmp_path / "f")).open(index).search(Query("q", "heart attack"), 10)
     assert len(hits) == 10 and set(hits.ids) & set(dense.ids)
+
+
+def test_the_service_and_pyterrier_search_a_folder_and_rerank(exported):
+    folder, index = exported
+    stage, text = f"faiss:{folder}", "aspirin after a heart attack"
+    with Searcher(index.folder, "delta", stage, depth=20) as searcher:
+        expected = [(hit.docid, pytest.approx(hit.score, abs=1e-5)) for hit in searcher.search(text, 20)]
+    config = ServiceConfig({"i": str(index.folder)}, {"delta": "delta"}, first_stage=stage, depth=20, deadline=60)
+    with serving(config) as client:
+        answer = client.get("/v1/i/search", params={"query": text, "hits": 20}).json()
+    assert [(hit["docid"], hit["score"]) for hit in answer["candidates"]] == expected
+    pipeline = pytest.importorskip("rerank_plugin.integrations.pyterrier")
+    retrieved = pipeline.Retrieve(index.folder, stage, num_results=20) >> pipeline.Rerank("delta", index.folder)
+    results = retrieved.search(text)
+    assert list(zip(results["docno"], results["score"])) == expected
 
 
 @pytest.mark.parametrize(
