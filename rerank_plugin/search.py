@@ -339,7 +339,7 @@ def search_one(options: Namespace) -> None:
     from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.ranking.pipeline import read
 
-    query = Query("query", options.query)
+    query = Query("query", options.query, _filter(options))
     pipeline, candidates = _pipeline(options, _first_stage_config(options)).open_for(query)
     NotesLog().log([query], pipeline.first_stage, pipeline.scorer)
     (ranking,) = pipeline.rank_together([query], [candidates])
@@ -349,7 +349,9 @@ def search_one(options: Namespace) -> None:
 def print_ranking(ranking: Ranking, show: int, index: Index) -> None:
     """Print the top ``show`` documents of a ranking over an index."""
     if not len(ranking.order):
-        print("no document matches the query")
+        from rerank_plugin.indexes.filter_values import emptied
+
+        print(emptied(index, ranking.query.filter) or "no document matches the query")
         return
     forward = ranking.candidates.index
     places = ranking.order[:show]

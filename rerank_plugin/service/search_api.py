@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from rerank_plugin.base import records
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.filter_values import emptied
 from rerank_plugin.ranking.hits import Hit, ranked_hits
 from rerank_plugin.ranking.pipeline import Ranking, rank, read
 from rerank_plugin.ranking.stored_documents import StoredDocument
@@ -153,6 +154,8 @@ class _Search:
         hits = ranked_hits(ranking, self.parameters.hits, self.parameters.offset)
         shown = _candidates(self.index, hits, self.parameters, query_stems(self.query.text))
         notes = self.index.notes(self.query, self.stage, reranker)
+        if not shown and (emptied_by := emptied(self.index.index, self.query.filter)):
+            notes = [emptied_by, *notes]
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
             candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,

@@ -20,6 +20,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.filter_values import FilterValues
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
@@ -224,6 +225,11 @@ class ServedIndex:
         return [field for field, stored in FILTERS.items() if metadata.get(stored)]
 
     @cached_property
+    def values(self) -> FilterValues:
+        """The values of its filters; an `InputError` for an index on a cluster."""
+        return FilterValues(self.index)
+
+    @cached_property
     def suggestions(self) -> list[str]:
         """Queries to try: test queries of the indexed collection if it has any, otherwise titles."""
         source = self.index.description.get("source", "")
@@ -246,4 +252,6 @@ class ServedIndex:
         for reader in (self.searcher, self.documents, *self.first_stages.values()):
             if (close := getattr(reader, "close", None)) is not None:  # some first stages have none
                 close()
+        if "values" in self.__dict__:
+            self.values.close()
         self.index.close()

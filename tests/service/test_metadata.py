@@ -62,3 +62,12 @@ def test_similar_documents_equal_the_library_s(service):
         ]
     assert "a" not in ids(answer) and len(ids(answer)) == 3
     assert get(service, "similar", docid="none")["field"] == "docid"
+
+
+def test_values_and_the_filter_that_empties_a_list(service):
+    answer = get(service, "values", field="type", filter="year:2015-2020")
+    assert answer == {"api": "v1", "index": "dated", "field": "type", "values": [{"value": "Review", "documents": 2}]}
+    assert get(service, "values", field="mesh")["field"] == "field"
+    assert get(service, query="statins", filter="type:revue")["notes"] == [
+        "no document has type:revue; the nearest values: Review"
+    ]

@@ -7,6 +7,7 @@ import { download, qrels, run } from "./judgements.js";
 import { drawLines, highlightDocument } from "./lines.js";
 import { rankingView } from "./results.js";
 import { fromAddress, toAddress } from "./state.js";
+import { valueInput } from "./values.js";
 
 const CHOICES = ["index", "stage", "left", "right", "hits"];
 const dialog = byId("document");
@@ -63,7 +64,7 @@ function fillFilters(fields) {
   const values = (field) => filters(field).map((filter) => filter.slice(field.length + 1));
   const inputs = fields.map((field) => element("label", {}, field,
     element("input", {
-      "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null,
+      ...valueInput(field, () => state.index), "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null,
     })));
   const order = element("select", { id: "sort" },
     element("option", { value: "score" }, "best first"), element("option", { value: "date" }, "newest first"));

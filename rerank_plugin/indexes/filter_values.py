@@ -1,0 +1,162 @@
+"""The values by which an index can be filtered, with the numbers of documents that have them, and similar values."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing, suppress
+from functools import cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import DATES, FILTERS, Filter, compared
+from rerank_plugin.base.metadata_fields import COMPARED, TERMS, texts
+from rerank_plugin.indexes.lucene_reader import (
+    clauses,
+    filter_query,
+    first_with_term,
+    pyjnius_lock,
+    stored_text,
+    value_query,
+)
+from rerank_plugin.java.jvm import java_class
+
+MOST_TERMS = 50_000  # of a field, to list its commonest values; others are listed by their beginning
+MOST_READ = 2_000  # terms with a beginning
+CANDIDATES = 100  # commonest values that are counted again within a filter
+NEAREST = 3
+AS_TERMS = ("retracted", "notices", "subheadings")  # whose values are shown as they are compared
+FULL = {"authors": "full_names", "journal": "full_journal_title"}  # further spellings of each value
+
+
+class Value(NamedTuple):
+    """A value of a filter, as documents have it, and their number."""
+
+    value: str
+    documents: int
+
+
+def emptied(index: Any, filter: Filter | None) -> str | None:
+    """`FilterValues.emptied` of a filter; None without one, and for an index on a cluster."""
+    if filter is None:
+        return None
+    with suppress(InputError), closing(FilterValues(index)) as values:
+        return values.emptied(filter)
+    return None
+
+
+class FilterValues:
+    """Lists the values of an `Index`. It is thread-safe; its constructor starts Java."""
+
+    def __init__(self, index: Any):
+        self.index, self.reader = index, index.open_lucene()
+        self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
+        self._terms = cache(self._read_terms)
+
+    def values(self, field: str, begins: str = "", filter: Filter | None = None, limit: int = 20) -> list[Value]:
+        """The commonest values of a field, the commonest first; years in their order, the latest first.
+
+        Args:
+            begins: the beginning of the values, or of another form of them.
+            filter: counts only documents that match it.
+
+        Raises:
+            InputError: no document has the field, or it has too many values to list them without a beginning.
+        """
+        self.index.check_filter(Filter(((field, ("",)),)))
+        within = None if filter is None else filter_query(filter)
+        with pyjnius_lock:
+            if field in DATES:
+                years = self._years(FILTERS[field], begins)
+                counted = [Value(year, self._count(field, year, within)) for year in years]
+                return [value for value in counted if value.documents][:limit]
+            name = COMPARED[FILTERS[field]] if begins else FILTERS[field]
+            terms = self._terms(name) if not begins else self._read_terms(name, compared(field, begins))
+            if terms is None:
+                raise InputError(f"the index has more than {MOST_TERMS:,} values of {field}: give their beginning")
+            counts: dict[str, int] = {}
+            for term, documents in terms[: CANDIDATES if within is not None or begins else limit]:
+                value = self._as_stored(name, term)
+                if value not in counts:
+                    exact = within is None and not begins
+                    counts[value] = documents if exact else self._count(field, compared(field, value), within)
+        ranked = sorted((Value(*pair) for pair in counts.items() if pair[1]), key=lambda pair: (-pair.documents, pair))
+        return ranked[:limit]
+
+    def nearest(self, field: str, value: str) -> list[str]:
+        """Values like a value: with at most two other letters, or with its beginning."""
+        if field in DATES or field == "retracted":
+            return [year for year, _ in self.values(field)[:1]] if field in DATES else []
+        name, value = COMPARED[FILTERS[field]], compared(field, value)
+        with pyjnius_lock:
+            similar = self._similar(name, value)
+            found = [self._as_stored(name, term) for term, _ in similar]
+        with suppress(InputError):
+            found += [value for value, _ in self.values(field, value.split(" ")[0], limit=NEAREST)]
+        return list(dict.fromkeys(found))[:NEAREST]
+
+    def emptied(self, filter: Filter) -> str | None:
+        """Which part of a filter no document matches, with the nearest values; None if some document matches it."""
+        groups = [Filter((group,)) for group in filter.values] + [Filter((), (group,)) for group in filter.excluded]
+        with pyjnius_lock:
+            if self.searcher.count(filter_query(filter)):
+                return None
+            counts = [int(self.searcher.count(filter_query(group))) for group in groups]
+        if 0 not in counts:
+            parts = (f"{count:,} {group}" for group, count in zip(groups, counts))
+            return f"no document matches all filters together; documents of each: {', '.join(parts)}"
+        empty = groups[counts.index(0)]
+        nearest = [near for field, values in empty.values for value in values for near in self.nearest(field, value)]
+        return f"no document has {empty}" + (f"; the nearest values: {'; '.join(nearest)}" if nearest else "")
+
+    def close(self) -> None:
+        self.reader.close()
+
+    def _count(self, field: str, value: str, within: Any) -> int:
+        query = value_query(field, value)
+        return int(self.searcher.count(query if within is None else clauses((query, "FILTER"), (within, "FILTER"))))
+
+    def _read_terms(self, name: str, begins: str = "") -> list[tuple[str, int]] | None:
+        """The terms of a Lucene field that begin so, with their documents, the commonest first; None for too many."""
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, name)
+        if terms is None:
+            return []
+        each, read = terms.iterator(), list[tuple[str, int]]()
+        if begins:
+            status = each.seekCeil(java_class("org.apache.lucene.util.BytesRef")(begins.encode()))
+            term = None if status.toString() == "END" else each.term()
+        else:
+            term = each.next()
+        while term is not None and (text := term.utf8ToString()).startswith(begins):
+            read.append((text, int(each.docFreq())))
+            if len(read) == (MOST_READ if begins else MOST_TERMS):
+                if not begins:
+                    return None
+                break
+            term = each.next()
+        return sorted(read, key=lambda pair: (-pair[1], pair[0]))
+
+    def _similar(self, name: str, value: str) -> list[tuple[str, int]]:
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, name)
+        if terms is None:
+            return []
+        term = java_class("org.apache.lucene.index.Term")(name, value)
+        each = java_class("org.apache.lucene.search.FuzzyTermsEnum")(terms, term, 2, min(1, len(value)), True)
+        found = ((text.utf8ToString(), int(each.docFreq())) for text in iter(each.next, None))
+        return sorted(islice(found, MOST_READ), key=lambda pair: (-pair[1], pair[0]))[:NEAREST]
+
+    def _years(self, name: str, begins: str) -> list[str]:
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, name)
+        if terms is None:
+            return []
+        first, last = (int(end.utf8ToString()[:4]) for end in (terms.getMin(), terms.getMax()))
+        return [str(year) for year in range(last, first - 1, -1) if str(year).startswith(begins)]
+
+    def _as_stored(self, name: str, term: str) -> str:
+        """The value of a term as the first document with it has it."""
+        entry = next(entry for entry, searched in COMPARED.items() if name in (entry, searched))
+        number = None if entry in AS_TERMS else first_with_term(self.reader, name, term)
+        record = json.loads((None if number is None else stored_text(self.reader, number)[0]) or "{}")
+        values, full = texts(record, entry), texts(record, FULL.get(entry, entry))
+        pairs = zip(values, full) if len(values) == len(full) else zip(values, values)
+        return next((value for value, other in pairs if term in TERMS[name]({entry: [value, other]})), term)
