@@ -17,7 +17,7 @@ Metadata = Mapping[str, Any]
 SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})  # Mueller for Müller
 _TAIL, _THE = re.compile(r"\s*[(:=].*| / .*"), re.compile("(?i)the ")
 _SMALL_WORDS = frozenset("a an and of the for in on de der des et la".split())
-_INITIALS = re.compile(r"(?:[A-Z]{1,4}|[A-Z](?:[ -][A-Z]){1,3})")
+INITIALS = re.compile(r"(?:[A-Z]{1,4}|[A-Z](?:[ -][A-Z]){1,3})")
 AT_PUBMED = re.compile(r"https?://(?:pubmed\.ncbi|(?:www\.)?ncbi)\.nlm\.nih\.gov/(?:pubmed/)?([1-9][0-9]*)/?")
 
 _CONTROLLED = ("controlled clinical trial", "clinical trial")
@@ -60,7 +60,7 @@ def author_forms(name: str) -> tuple[str, ...]:
         initials = "".join(word[0] for word in given.split())
         if not comma:
             before, space, after = name.rpartition(" ")
-            if not space or not _INITIALS.fullmatch(after):
+            if not space or not INITIALS.fullmatch(after):
                 forms.append(folded(spelled))
                 continue
             surname, initials = folded(spelled[: len(spelled) - len(after)]), folded(after).replace(" ", "")

@@ -231,9 +231,9 @@ def _value(name: str, value: Any) -> Any:
             raise ValueError
         return value
     if name == PMID_VERSION:
-        if type(value) is not int or value < 1:
+        if not (number := str(value)).isdecimal() or number[0] == "0":
             raise ValueError
-        return value
+        return int(number)
     if name in LISTS:
         return [text for part in _parts(name, value) if (text := _text(part))]
     if name in ("date", "entry_date"):

@@ -12,6 +12,7 @@ _PUBMED = re.compile(r"pubmed|medline|\bnlm\b", re.IGNORECASE)  # in the name of
 _ADDRESS = re.compile(
     r"(?:pubmed\.ncbi\.nlm\.nih\.gov|ncbi\.nlm\.nih\.gov/(?:m/)?pubmed)/([1-9]\d{0,8})\b|PMID:\s*(\d+)"
 )
+_FORE_NAME = re.compile(", .*[^\\W_]{2}(?<![A-Z])")  # more than initials
 _YEAR = re.compile(r"\d{4}")
 
 
@@ -39,6 +40,10 @@ def reference(
         pmid = number
     doi = next((match[0] for match in map(DOI.search, dois) if match), "")
     year, date = next(iter(years), ""), next(iter(dates), "")
+    authors = metadata.get("authors", ())
+    metadata["authors"] = [*map(_short, authors)]
+    full_names = [name.removesuffix(",") for name in authors]
+    metadata["full_names"] = full_names if any(map(_FORE_NAME.search, full_names)) else ()
     if metadata.get("full_journal_title") == [*journals[:1]]:
         del metadata["full_journal_title"]
     fields = {
@@ -46,3 +51,15 @@ def reference(
         "date": date if _YEAR.search(date) else date and f"{year} {date}",
     }  # fmt: skip
     return Record(pmid or number or doi, next(iter(title), ""), next(iter(abstract), ""), fields)
+
+
+def _short(name: str) -> str:
+    """``Smith JA`` of ``Smith, John A``; the name of a group, which ends with a comma; other names as they are."""
+    if name.endswith(","):
+        return name[:-1]
+    surname, comma, given = name.partition(", ")
+    words = re.findall(r"[^\W_]+", given)
+    initials = (
+        words[0] if len(words) == 1 and words[0].isupper() and len(words[0]) < 5 else "".join(word[0] for word in words)
+    )
+    return f"{surname} {initials.upper()}" if comma and initials else name

@@ -9,6 +9,7 @@ from rerank_plugin.corpora import Document, Problems, documents, judgments, quer
 
 PUBMED = "https://pubmed.ncbi.nlm.nih.gov/{}/".format
 RIS = """\
+1.
 TY  - JOUR
 AN  - 31000001
 DB  - PubMed
@@ -164,15 +165,15 @@ CASES = {
     "ClinicalTrials.gov JSON": ("a.json", STUDIES, [STUDY], {}),
     "RIS": ("a.ris", RIS, [
         Document("31000001", "Statins and muscle pain", "Pain was frequent.", {
-            "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J", "Roe, A"], "types": ["Journal Article"],
+            "date": "2019-03-02", "journal": "Test J", "authors": ["Doe J", "Roe A"], "types": ["Journal Article"],
             "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001),
             "volume": "12", "issue": "3", "pages": "45-50", "issn": "0000-1234", "affiliation": "Clinic, Town.",
             "full_journal_title": "The journal of tests"}),
         Document("12", "Not closed: café", "Kept.", {"types": ["Conference paper"]}),
-    ], {"missing id": ["a.ris:27"], "file of another encoding than UTF-8": ["a.ris (read as cp1252)"]}),
+    ], {"missing id": ["a.ris:28"], "file of another encoding than UTF-8": ["a.ris (read as cp1252)"]}),
     "EndNote XML": ("a.xml", ENDNOTE, [
         Document("31000001", "Statins in vivo", "Pain.", {
-            "date": "2019-03-02", "journal": "Test J", "authors": ["Doe, J."], "types": ["Journal Article"],
+            "date": "2019-03-02", "journal": "Test J", "authors": ["Doe J"], "types": ["Journal Article"],
             "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001)}),
         Document("9", "Whole", "", None),
     ], {"malformed XML": ["a.xml:9 (Entity 'foo' not defined)"]}),

@@ -5,6 +5,7 @@ The id is the PMID of a record from PubMed, or else its number (``ID``, ``AN``) 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -17,6 +18,7 @@ from rerank_plugin.corpora.records import Record, text_lines, usable_documents
 from rerank_plugin.corpora.references import reference
 from rerank_plugin.corpora.register import CORPUS, Format, register
 
+_NUMBER = re.compile(r"\d+\.")  # of the next record, as rispy writes it
 TYPES = {"JOUR": "Journal Article"}  # as at PubMed; rispy names the others
 
 
@@ -37,7 +39,7 @@ def _texts(path: Path, problems: Problems) -> Iterator[tuple[str, str]]:
             else:
                 yield place, "\n".join(record)
             record, length = [], 0
-        if line.strip() and tag != "ER":
+        if line.strip() and tag != "ER" and (record or not _NUMBER.fullmatch(line)):
             place = place if record else where
             length += len(line)
             if length <= LONGEST:
@@ -76,9 +78,9 @@ def _record(text: str) -> Record:
         full_journal_title=values("journal_name", "secondary_title")[-1:],
         pmc=[text for text in values("custom2") if PMC.fullmatch(text)],
         original_title=values("translated_title"),
-        languages=values("language"),
-        types=values("type_of_work") or [TYPES.get(kind) or rispy.TYPE_OF_REFERENCE_MAPPING.get(kind, "")],
+        languages="; ".join(values("language")),
+        types="; ".join(values("type_of_work")) or [TYPES.get(kind) or rispy.TYPE_OF_REFERENCE_MAPPING.get(kind, "")],
     )
 
 
-register(Format("RIS", __name__, {CORPUS: "RIS (*.ris)"}, suffixes=(".ris",), begins="TY  - "))
+register(Format("RIS", __name__, {CORPUS: "RIS (*.ris)"}, suffixes=(".ris",), begins=r"(?:\d+\.\s+)?TY  - "))
