@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.terminal import print_red
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
 
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
 
 log = logging.getLogger(__name__)
+LIST, EXPORT_FORMATS = "list", ("ris", "nbib", "bibtex", "csv", "json")  # corpora.exports is too slow for --help
+LISTED = 10  # hits by default
 
 EXAMPLES = """examples:
   rerank-plugin search --index indexes/sample --query "heart attack aspirin" --reranker delta
@@ -57,7 +58,12 @@ def arguments() -> commandline.Parser:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
     mode.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
-    add("--output", type=Path, metavar="RUN", help="TREC run file to write; a folder if --run is a folder")
+    add(
+        "--output",
+        type=Path,
+        metavar="RUN",
+        help="TREC run file to write; a folder if --run is a folder; with --query and --format, a file of documents",
+    )
     add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
     mode.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="run to re-rank, or a folder of runs (no first stage)")
@@ -65,7 +71,7 @@ def arguments() -> commandline.Parser:
         "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH written"
     )
     add("--depth", type=int, default=500, help=depth)
-    add("--show", type=int, default=10, help="hits to print for --query")
+    add("--show", type=int, help=f"hits to print for --query (default: {LISTED}; with another --format, all)")
     add("--overwrite", action="store_true", help="replace an existing run")
     _add_candidate_options(parser.add_argument_group("candidates and output").add_argument)
     running = parser.add_argument_group("running")
@@ -96,6 +102,10 @@ def _add_candidate_options(add: Callable[..., Any]) -> None:
         "retracted:no; may be repeated: all fields must match, each by any of its values"
     )
     add("--filter", action="append", default=[], metavar="FIELD:VALUE", help=filter)
+    add("--offset", type=int, default=0, help="hits of --query to skip")
+    add("--sort", choices=["score", "date"], default="score", help="order of the hits of --query: date, newest first")
+    formats = "format of the hits of --query; but for list, --output may name a file"
+    add("--format", choices=[LIST, *EXPORT_FORMATS], default=LIST, help=formats)
     add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
     add("--tag", help="run tag (default: the name of the reranker or of the first stage)")
     resume = "resume an interrupted run with the same settings; finished runs are left unchanged"
@@ -129,8 +139,14 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("give --queries or --query")
     if options.queries is not None and options.output is None:
         parser.error("--queries needs --output")
-    if options.query is not None and (options.run or options.output):
-        parser.error("--query prints a list: it takes neither --run nor --output")
+    if options.query is not None and options.run:
+        parser.error("--query searches: it takes no --run")
+    if options.query is not None and options.output and options.format == LIST:
+        parser.error(f"--output with --query needs --format: {', '.join(EXPORT_FORMATS)}")
+    if options.offset < 0:
+        parser.error("--offset must be at least 0")
+    if options.queries is not None and (options.format != LIST or options.offset or options.sort != "score"):
+        parser.error("--format, --offset and --sort are for --query")
     if options.queries is not None and options.partial_answers:
         parser.error("--partial-answers is for --query: a run has all documents, or fails")
     if options.run and not (options.reranker or options.judged_only):
@@ -334,7 +350,7 @@ def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dic
 
 
 def search_one(options: Namespace) -> None:
-    """Print the top documents for one query: rank, score, first-stage rank, title, journal, date, and retractions."""
+    """Print the top documents for one query, or write them in a format of other programs."""
     from rerank_plugin.corpora import Query
     from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.ranking.pipeline import read
@@ -343,50 +359,31 @@ def search_one(options: Namespace) -> None:
     pipeline, candidates = _pipeline(options, _first_stage_config(options)).open_for(query)
     NotesLog().log([query], pipeline.first_stage, pipeline.scorer)
     (ranking,) = pipeline.rank_together([query], [candidates])
-    read(ranking, lambda ranking: print_ranking(ranking, options.show, pipeline.index))
+    read(ranking, lambda ranking: _show(options, ranking, pipeline.index))
 
 
-def print_ranking(ranking: Ranking, show: int, index: Index) -> None:
-    """Print the top ``show`` documents of a ranking over an index."""
-    if not len(ranking.order):
-        from rerank_plugin.indexes.filter_values import emptied
+def _show(options: Namespace, ranking: Ranking, index: Index) -> None:
+    """Print or write the part of the ranking that the options ask for."""
+    from rerank_plugin.ranking.listing import by_date, exported, print_list
 
-        print(emptied(index, ranking.query.filter) or "no document matches the query")
+    ranking = by_date(ranking) if options.sort == "date" else ranking
+    show = LISTED if options.show is None and options.format == LIST else options.show
+    ranking = ranking._replace(order=ranking.order[options.offset :][:show])
+    if options.format == LIST:
+        print_list(ranking, index, options.offset + 1)
         return
-    forward = ranking.candidates.index
-    places = ranking.order[:show]
-    rows = ranking.candidates.rows[places]
-    titles = forward.titles.take(rows)
-    published = [""] * len(titles) if forward.published is None else forward.published.take(rows)
-    ids, retracted = ranking.doc_ids[:show], _retracted(index, rows)
-    if ranking.missing is not None:
-        log.warning("%s", ranking.missing)
-    width = max(len("document"), *map(len, ids))
-    print(f"{'rank':>4}  {'score':>9}  {'first stage':>11}  {'document':<{width}}  title")
-    columns = zip(places.tolist(), ids, titles, published, retracted)
-    for rank, (place, id, title, publication, is_retracted) in enumerate(columns, 1):
-        date, _, journal = publication.partition("\t")
-        source = ", ".join(filter(None, (journal, date)))
-        print(f"{rank:>4}  {ranking.scores[place]:>9.4f}  {place + 1:>11}  {id:<{width}}  ", end="")
-        text = f"{title or '(no title)'} ({source})" if source else title or "(no title)"
-        if is_retracted:
-            print_red("RETRACTED:")
-            text = f" {text}"
-        print(text)
+    texts = exported(ranking, index, options.format, options.offset + 1)
+    if options.output is None:
+        for text in texts:
+            print(text, end="")
+        return
+    from rerank_plugin.corpora.exports import EXPORTED
+    from rerank_plugin.files.outputs import replacing
 
-
-def _retracted(index: Index, rows: np.ndarray) -> list[bool]:
-    """Whether each row's document is stored as retracted; starts Java only if the index may hold such documents."""
-    counts = index.description.get("lucene", {}).get("metadata")  # None for an index of another tool
-    if counts is not None and not counts.get("retracted"):
-        return [False] * len(rows)
-    from contextlib import closing
-
-    from rerank_plugin.ranking.stored_documents import StoredDocuments
-
-    with closing(StoredDocuments(index)) as stored:
-        documents = [stored.as_indexed(int(row)) for row in rows]
-    return [bool(document and document.metadata and document.metadata.get("retracted")) for document in documents]
+    with replacing(options.output, EXPORTED, options.overwrite) as file:
+        for text in texts:
+            file.write(text.encode())
+    log.info("%s: %d documents", options.output, len(ranking.order))
 
 
 if __name__ == "__main__":

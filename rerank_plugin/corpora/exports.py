@@ -11,7 +11,8 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from itertools import chain, repeat
+from typing import Any, NamedTuple, TypeAlias
 
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.filters import LISTS, PMID_VERSION
@@ -19,9 +20,13 @@ from rerank_plugin.base.metadata_fields import AT_PUBMED, INITIALS, texts
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.formats.medline import NOTICES
 from rerank_plugin.corpora.metadata import MONTHS, NAMES
+from rerank_plugin.files.outputs import FileKind
+from rerank_plugin.files.text_files import beginning
 
 COLUMNS = ("id", "title", "abstract", *sorted(NAMES))  # of CSV
 NOT_TEXTS = {"retracted", PMID_VERSION}
+RANKED = ("rank", "score")
+Ranks: TypeAlias = Iterable[tuple[int, float]]
 BETWEEN_VALUES, BETWEEN_NOTICES = "; ", " | "
 _TEX = {**{mark: f"\\{mark}" for mark in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}"}  # fmt: skip
@@ -29,34 +34,39 @@ _SPACE = re.compile(r"\s+")
 
 
 class Export(NamedTuple):
-    """A format of documents: how they are written, and the type of the file."""
+    """A format of documents: how they are written, and the type of the file.
 
-    write: Callable[[Iterable[Document]], Iterator[str]]
+    ``write`` also takes the rank and the score of each document, which CSV and JSON hold.
+    """
+
+    write: Callable[..., Iterator[str]]
     media_type: str
 
 
-def _record(document: Document) -> dict[str, Any]:
-    return {"id": document.id, "title": document.title, "abstract": document.abstract, **(document.metadata or {})}
+def _records(documents: Iterable[Document], ranks: Ranks | None) -> Iterator[dict[str, Any]]:
+    for document, rank in zip(documents, repeat(()) if ranks is None else ranks):
+        fields = {"id": document.id, "title": document.title, "abstract": document.abstract}
+        yield dict(zip(RANKED, rank)) | fields | dict(document.metadata or {})
 
 
-def _json(documents: Iterable[Document]) -> Iterator[str]:
+def _json(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[str]:
     separator = "["
-    for document in documents:
-        yield f"{separator}\n{json.dumps(_record(document), ensure_ascii=False)}"
+    for record in _records(documents, ranks):
+        yield f"{separator}\n{json.dumps(record, ensure_ascii=False)}"
         separator = ","
     yield "[]\n" if separator == "[" else "\n]\n"
 
 
-def _csv(documents: Iterable[Document]) -> Iterator[str]:
+def _csv(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[str]:
     line = io.StringIO()
-    writer = csv.DictWriter(line, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(line, COLUMNS if ranks is None else (*RANKED, *COLUMNS), lineterminator="\n")
     writer.writeheader()
-    yield line.getvalue()
-    for document in documents:
+    for record in chain([None], _records(documents, ranks)):
+        if record is not None:
+            writer.writerow({name: _cell(name, value) for name, value in record.items() if name in writer.fieldnames})
+        yield line.getvalue()
         line.seek(0)
         line.truncate()
-        writer.writerow({name: _cell(name, value) for name, value in _record(document).items() if name in COLUMNS})
-        yield line.getvalue()
 
 
 def _cell(name: str, value: Any) -> Any:
@@ -84,7 +94,7 @@ def _joined(document: Document, separator: str = BETWEEN_VALUES) -> dict[str, st
     return {name: separator.join(texts(document.metadata or {}, name)) for name in NAMES - NOT_TEXTS}
 
 
-def _ris(documents: Iterable[Document]) -> Iterator[str]:
+def _ris(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[str]:
     with naming_extras("writing RIS"):
         import rispy
 
@@ -112,7 +122,7 @@ def _ris(documents: Iterable[Document]) -> Iterator[str]:
         yield rispy.dumps([record], implementation=Writer, enforce_list_tags=False).lstrip() + "\n"
 
 
-def _nbib(documents: Iterable[Document]) -> Iterator[str]:
+def _nbib(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[str]:
     for document in documents:
         metadata = document.metadata or {}
         lines = [("PMID", document.id), *(("TI", text) for text in [document.title] if text)]
@@ -146,7 +156,7 @@ def _medline_date(date: str) -> str:
     return " ".join((year, *(MONTHS[int(month) - 1] for month in rest[:1]), *(day.lstrip("0") for day in rest[1:])))
 
 
-def _bibtex(documents: Iterable[Document]) -> Iterator[str]:
+def _bibtex(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[str]:
     for document in documents:
         of = _joined(document, ", ")
         year, *month = of["date"].split("-")[:2]
@@ -178,3 +188,9 @@ EXPORTS = {
     "csv": Export(_csv, "text/csv"),
     "json": Export(_json, "application/json"),
 }
+_BEGINNING = re.compile(
+    r'(?:TY  - JOUR\nID  - |PMID- .*\n(?!OWN)|@article\{\S+,\n  |rank,score,id,title,|\[\n\{"rank": |\[\]\n)'
+)
+EXPORTED = FileKind(
+    "a list of documents", lambda path: bool(_BEGINNING.match(beginning(path).decode(errors="replace")))
+)

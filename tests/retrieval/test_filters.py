@@ -207,14 +207,16 @@ def test_pyserini_shows_the_stored_documents(dated, documents, lucene_searcher):
 # The command.
 
 
-def test_a_list_shows_date_and_journal(dated, capsys):
+def test_a_list_shows_authors_date_and_journal(dated, capsys):
     search(["--index", str(dated.folder), "--query", "cancer aspirin stroke", "--filter", "journal:bmj"])
     lines = capsys.readouterr().out.splitlines()[1:]
     rows = dated.forward.rows([line.split()[3] for line in lines])
     assert len(rows) > 1
     for line, row in zip(lines, rows):
         mark = "RETRACTED: " if metadata(row)["retracted"] else ""
-        assert line.endswith(f"  {mark}{dated.forward.titles[row]} (BMJ, {metadata(row)['date']})")
+        authors = metadata(row).get("authors", [])
+        by = f"{authors[0]} et al.; " if authors[2:] else f"{', '.join(authors)}; " if authors else ""
+        assert line.endswith(f"  {mark}{dated.forward.titles[row]} ({by}BMJ, {metadata(row)['date']})")
     search(["--index", str(dated.folder), "--query", "migraine", "--filter", "retracted:no"])
     assert "BMJ" not in capsys.readouterr().out
 
@@ -225,6 +227,7 @@ def test_a_list_shows_date_and_journal(dated, capsys):
 def test_a_retracted_article_is_marked_in_red_on_a_terminal(dated, capsys, monkeypatch, terminal, no_color, mark):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("COLUMNS", "1000")
     search(["--index", str(dated.folder), "--query", "cancer aspirin stroke", "--show", "500"])
     for line in capsys.readouterr().out.splitlines()[1:]:
         row = dated.forward.rows([line.split()[3]])[0]
