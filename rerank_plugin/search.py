@@ -58,12 +58,7 @@ def arguments() -> commandline.Parser:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
     mode.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
-    add(
-        "--output",
-        type=Path,
-        metavar="RUN",
-        help="TREC run file to write; a folder if --run is a folder; with --query and --format, a file of documents",
-    )
+    add("--output", type=Path, metavar="RUN", help="run to write; a folder if --run is one; hits as --format")
     add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
     mode.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="run to re-rank, or a folder of runs (no first stage)")
@@ -71,7 +66,7 @@ def arguments() -> commandline.Parser:
         "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH written"
     )
     add("--depth", type=int, default=500, help=depth)
-    add("--show", type=int, help=f"hits to print for --query (default: {LISTED}; with another --format, all)")
+    add("--show", type=int, help=f"hits to print for --query (default: {LISTED})")
     add("--overwrite", action="store_true", help="replace an existing run")
     _add_candidate_options(parser.add_argument_group("candidates and output").add_argument)
     running = parser.add_argument_group("running")
@@ -104,7 +99,7 @@ def _add_candidate_options(add: Callable[..., Any]) -> None:
     add("--filter", action="append", default=[], metavar="FIELD:VALUE", help=filter)
     add("--offset", type=int, default=0, help="hits of --query to skip")
     add("--sort", choices=["score", "date"], default="score", help="order of the hits of --query: date, newest first")
-    formats = "format of the hits of --query; but for list, --output may name a file"
+    formats = "format of the hits of --query: but for list, all are written, also to --output"
     add("--format", choices=[LIST, *EXPORT_FORMATS], default=LIST, help=formats)
     add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
     add("--tag", help="run tag (default: the name of the reranker or of the first stage)")
