@@ -58,7 +58,7 @@ def arguments() -> commandline.Parser:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
     mode.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
-    add("--output", type=Path, metavar="RUN", help="run to write; a folder if --run is one; hits as --format")
+    add("--output", type=Path, metavar="RUN", help="run to write; a folder if --run is a folder")
     add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
     mode.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="run to re-rank, or a folder of runs (no first stage)")
