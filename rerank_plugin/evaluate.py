@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from rerank_plugin import options as commandline
@@ -22,15 +23,21 @@ scale, or --highest-grade."""
 EXAMPLE = """\
 example:
   rerank-plugin evaluate --qrels sample:test runs/bm25.run runs/delta.run --baseline runs/bm25.run
+  rerank-plugin evaluate --qrels sample:test --compare runs/bm25.run runs/delta.run --index indexes/sample
 
 Give the runs before --measures, or after --."""
 
+HTML = "html"  # of a comparison
 FORMATS = ("table", "markdown", "csv", "json")  # evaluation.report is too slow to import for --help
 
 
 def arguments():
     parser = commandline.parser("evaluate", DESCRIPTION, EXAMPLE)
-    add = add_options(parser, FORMATS, "+")
+    add = add_options(parser, (*FORMATS, HTML), "+")
+    compare = "compare two runs query by query: wins, losses, and the documents behind the largest of them"
+    add("--compare", action="store_true", help=compare)
+    add("--queries", metavar="Q", help="texts of the queries for --compare (default: those of --qrels, if it has any)")
+    add("--index", type=Path, metavar="DIR", help="index with the titles of documents for --compare")
     add("--output", type=Path, help="file to write (default: print)")
     add("--overwrite", action="store_true", help="replace an existing --output")
     return parser
@@ -60,14 +67,22 @@ def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
     check(parser, options)
-    text = measured(options)
+    if options.compare and len(options.runs) != 2:
+        parser.error("--compare takes two runs")
+    if options.compare and (options.baseline or options.agreement or options.per_query):
+        parser.error("--compare replaces --baseline, --agreement and --per-query")
+    if not options.compare and (options.queries or options.index or options.format == HTML):
+        parser.error("--queries, --index and --format html are for --compare")
+    text = compared(options) if options.compare else measured(options)
     if options.output is None:
         print(text, end="")
         return
+    from rerank_plugin.evaluation.comparison_page import COMPARISON_PAGE
     from rerank_plugin.evaluation.report import REPORT
     from rerank_plugin.files.outputs import replacing
 
-    with replacing(options.output, REPORT, options.overwrite) as file:
+    kind = COMPARISON_PAGE if options.format == HTML else REPORT
+    with replacing(options.output, kind, options.overwrite) as file:
         file.write(text.encode())
 
 
@@ -89,6 +104,47 @@ def measured(options) -> str:
     measures = checked(options.measures or DEFAULTS)
     judged = judgments(options.qrels)
     return evaluated(judged, {path: read_run(path) for path in paths}, measures, baseline, options)
+
+
+def compared(options) -> str:
+    """The comparison of the two runs of the command line."""
+    paths, _ = run_paths(options.runs, None)
+
+    from rerank_plugin.corpora import judgments
+    from rerank_plugin.evaluation import report, run_comparison
+    from rerank_plugin.evaluation.comparison_page import page
+    from rerank_plugin.evaluation.evaluation import evaluate
+    from rerank_plugin.evaluation.measures import DEFAULTS
+    from rerank_plugin.files.runs import read_run
+
+    measures, judged = checked(options.measures or DEFAULTS), judgments(options.qrels)
+    runs = {path: read_run(path) for path in paths}
+    evaluation = evaluate(judged, runs, measures, paths[0], highest=options.highest_grade)
+    log_warnings(report.warnings(evaluation))
+    texts, titles = _query_texts(options), _titles(options)
+    comparison = run_comparison.compare_runs(evaluation, judged, runs, texts, titles)
+    return page(comparison) if options.format == HTML else run_comparison.report(comparison).text(options.format)
+
+
+def _query_texts(options) -> dict[str, str]:
+    """The texts of the queries by id; without ``--queries``, those of a collection that the judgments are of."""
+    from rerank_plugin.corpora import queries
+
+    if options.queries is None and Path(options.qrels).is_file():
+        return {}
+    with suppress(InputError) if options.queries is None else nullcontext():
+        return {query.id: query.text for query in queries(options.queries or options.qrels)}
+    return {}
+
+
+def _titles(options):
+    """A function: the titles of documents by their ids; empty without an index, and for ids that it lacks."""
+    if options.index is None:
+        return lambda ids: [""] * len(ids)
+    from rerank_plugin.indexes.opening import open_index
+
+    forward = open_index(options.index).forward
+    return lambda ids: [forward.titles[row] if row >= 0 else "" for row in forward.rows(ids).tolist()]
 
 
 def evaluated(judged, runs, measures, baseline, options) -> str:

@@ -117,7 +117,7 @@ def _first(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-JSON_KEYS = {"queries", "runs", "reported"}
+JSON_KEYS, COMPARED_KEYS = {"queries", "runs", "reported"}, {"queries", "compared", "differences"}
 
 
 def _is_report(path: Path) -> bool:
@@ -128,11 +128,12 @@ def _is_report(path: Path) -> bool:
             content = json.loads(path.read_bytes())
         except ValueError:
             return False
-        return content.keys() >= JSON_KEYS
+        return content.keys() >= JSON_KEYS or content.keys() >= COMPARED_KEYS
     header = text.partition("\n")[0].strip().removeprefix("|").removesuffix("|")
     cells = [cell.strip() for cell in re.split(r"\||,|\s{2,}", header)]
     measures = [cell for cell in cells if _is_measure(cell)]
-    return bool(measures) and (cells[0] == "run" or measures == cells)
+    compared = cells[0] == "measure" and cells[-3:] == ["wins", "ties", "losses"] or cells == ["query", "difference"]
+    return compared or bool(measures) and (cells[0] == "run" or measures == cells)
 
 
 def _is_measure(name: str) -> bool:
