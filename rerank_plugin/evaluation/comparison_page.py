@@ -9,20 +9,19 @@ from pathlib import Path
 from rerank_plugin.evaluation.run_comparison import Change, RunComparison, grade_of, ranks_of
 from rerank_plugin.files.outputs import FileKind, beginning
 
-GENERATOR = '<meta name="generator" content="rerank_plugin evaluate --compare">'
+GENERATOR = '<meta name="generator" content="rerank_plugin comparison of runs">'
 WIDTH, HEIGHT, MARGIN = 900, 260, 44  # of the picture
 STYLE = """
-:root { color-scheme: light dark; --up: light-dark(#1a6b3c, #6fd093); --down: light-dark(#a2331f, #f19a86);
-  --muted: light-dark(#586069, #a3adb8); --edge: light-dark(#d9d8d3, #353b42); }
+:root { color-scheme: light dark; }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem;
   background: light-dark(#faf9f7, #14171a); color: light-dark(#1c2126, #e7eaed); font-variant-numeric: tabular-nums; }
 h1 { font-size: 1.25rem; } h2 { font-size: 1.1rem; margin-top: 2rem; } h3 { font-size: 1rem; margin: 1rem 0 0; }
 .table { overflow-x: auto; } table { border-collapse: collapse; } th, td { padding: 0.2rem 0.8rem; text-align: end; }
-tr > :first-child { text-align: start; } tr { border-bottom: 1px solid var(--edge); }
-.up { color: var(--up); fill: var(--up); } .down { color: var(--down); fill: var(--down); }
-svg { width: 100%; height: auto; }
-svg text { fill: var(--muted); font-size: 13px; } svg line { stroke: var(--muted); } p, ul { margin: 0.2rem 0; }
-.muted { color: var(--muted); }
+tr > :first-child { text-align: start; } tr { border-bottom: 1px solid light-dark(#d9d8d3, #353b42); }
+.up { color: light-dark(#1a6b3c, #6fd093); } .down { color: light-dark(#a2331f, #f19a86); }
+.muted { color: light-dark(#586069, #a3adb8); } p, ul { margin: 0.2rem 0; }
+svg { width: 100%; height: auto; } rect, text { fill: currentcolor; } text { font-size: 13px; }
+line { stroke: currentcolor; }
 """
 
 
@@ -64,7 +63,7 @@ def _picture(comparison: RunComparison, measure: str) -> str:
     _, _, difference, _, wins, ties, losses = next(iter(comparison.rows.values()))
     told = f"{wins} queries gain, {ties} are equal, {losses} lose; mean difference {difference:+.4f}"
     labels = "".join(
-        f'<text x="{MARGIN - 6}" y="{middle - value * scale + 4:.1f}" text-anchor="end">{text}</text>'
+        f'<text x="{MARGIN - 6}" y="{middle - value * scale + 4:.1f}" text-anchor="end" class="muted">{text}</text>'
         for value, text in ((largest, f"+{largest:.2f}"), (0, "0"), (-largest, f"−{largest:.2f}"))
     )
     axis = f'<line x1="{MARGIN}" x2="{WIDTH}" y1="{middle}" y2="{middle}"/>'
