@@ -21,6 +21,7 @@ HOSTILE = (
     rp.Document("rtl", "الستاتينات statins", "تخفض statins الكوليسترول."),
     rp.Document("untitled", "", "Statins lower cholesterol in an abstract without a title."),
     rp.Document("long", "Statins" + "andothers" * 60, "Statins 🙂 and statins lower LDL cholesterol."),
+    rp.Document("noticed", "A structured trial", "BACKGROUND: 🙂 Why. METHODS (A): We looked."),
     *(rp.Document(f"d{n}", f"Cholesterol {n}", "Statins lower cholesterol. " * n) for n in range(1, 15)),
 )
 METADATA = {
@@ -30,6 +31,10 @@ METADATA = {
         "mesh": ["Cholesterol, LDL", "Humans"], "retracted": True, "url": "https://pubmed.ncbi.nlm.nih.gov/1/",
     },
     "rtl": {"authors": ["One A"], "retracted": False, "url": "http://www.ncbi.nlm.nih.gov/pubmed/25329299"},
+    "noticed": {
+        "authors": ["Müller K"], "journal": "J Tests", "languages": ["spa"], "types": ["Systematic Review"],
+        "mesh": ["Humans"], "notices": ["Erratum in: J Tests. 2020;1(2):3. PMID: 12"],
+    },
     "long": {"url": "https://doi.org.example.org/10.1000/x"},
 }  # fmt: skip
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's Chromium: apt-get install chromium")
@@ -200,14 +205,14 @@ def test_document_texts_are_not_markup(page, address):
 def test_stored_metadata_is_shown(page, address):
     search(page, address, "?query=statins&hits=20")
     row, metadata = page.locator("#side-right [data-docid=script]"), METADATA["script"]
-    line = "<b>One</b> A, Two B, Three C, et al. · <i>J</i> Statins · 2000 · script at PubMed, in a new tab ↗"
+    line = "Meta-analysis · German · <b>One</b> A, Two B, Three C, et al. · <i>J</i> Statins · 2000 · script at PubMed, in a new tab ↗"
     assert row.locator(".details").text_content() == line
     assert page.locator("#side-right .retracted").all_text_contents() == ["Retracted"]
     open_document(page, "#side-right [data-docid=script]")
     page.click(".authors summary")
     for text in (
         ", ".join(metadata["authors"]),
-        f"{metadata['journal']} · 2000-03 · German · script · PubMed",
+        f"Meta-analysis · German · {metadata['journal']} · 2000-03 · script · PubMed",
         "Retracted",
     ):
         assert page.locator("dialog").get_by_text(text).is_visible()
@@ -386,3 +391,22 @@ def test_the_pages_are_accessible(page, address, scheme, width):
     open_document(page, "#side-right [data-docid=script]")
     assert violations(page) == []
     assert page.evaluate("(dialog => dialog.scrollWidth <= dialog.clientWidth)(document.querySelector('dialog'))")
+
+
+def test_a_document_has_an_address_without_a_query(page, address):
+    page.goto(f"{address}/?doc=noticed")
+    page.wait_for_selector(".abstract")
+    assert page.locator("dialog h2").inner_text() == "ERRATUM A structured trial"
+    assert page.locator(".abstract p").all_inner_texts() == ["BACKGROUND: 🙂 Why.", "METHODS (A): We looked."]
+    assert "Systematic review · Spanish · J Tests · " in page.locator("dialog .details").nth(0).inner_text()
+    links = page.eval_on_selector_all(
+        "dialog a[href^='?']", "links => links.map(link => [link.textContent, link.search])"
+    )
+    queries_of = {text: parse_qs(search[1:])["query"] for text, search in links}
+    assert queries_of == {
+        "Müller K": ["Müller K[au]"], "J Tests": ['"J Tests"[ta]'], "PMID: 12": ["12"], "Humans": ['"Humans"[mh]'],
+        "Systematic Review": ['"Systematic Review"[pt]'],
+    }  # fmt: skip
+    assert accessible(page)
+    page.keyboard.press("Escape")
+    wait_for_address(page, "doc", [])

@@ -3,7 +3,7 @@
 import { element, withSpans } from "./dom.js";
 import { matchMatrix } from "./matrix.js";
 import { judgmentButtons } from "./results.js";
-import { headings, retraction, source } from "./stored.js";
+import { abstractView, headings, retraction, source } from "./stored.js";
 
 const SHOWN_FEATURES = 8;
 
@@ -11,19 +11,18 @@ const SHOWN_FEATURES = 8;
 export function explanationView(explanation) {
   return [
     element("h2", { id: "document-title", dir: "auto", tabindex: "-1" },
-      retraction(explanation.metadata), explanation.title ? shaded(explanation, "title") : "No title"),
-    ...source(explanation.metadata, explanation.docid),
+      retraction(explanation.metadata), explanation.title ? shaded(explanation, "title", withSpans) : "No title"),
+    ...source(explanation.metadata, explanation.docid, explanation.index),
     element("p", { class: "details" },
       explanation.reranker === "none" ? "" : `Rank ${explanation.rank} by ${explanation.reranker}, `,
       `${explanation.reranker === "none" ? "Rank" : "rank"} ${explanation.first_stage_rank} by the first stage `,
       judgmentButtons(explanation, explanation.docid, explanation.title || "No title")),
     element("p", { class: "sentence" }, explanation.sentence),
-    element("p", { class: "abstract", dir: "auto" },
-      explanation.abstract ? shaded(explanation, "abstract") : "No abstract"),
+    explanation.abstract ? shaded(explanation, "abstract", abstractView) : element("p", { class: "abstract" }, "No abstract"),
     explanation.unread
       ? element("p", { class: "details" }, `The reranker does not read the last ${explanation.unread} words.`)
       : null,
-    headings(explanation.metadata),
+    headings(explanation.metadata, explanation.index),
     element("h3", {}, "Parts of the score"),
     scoreTable(explanation),
     ...(explanation.matrix[0]?.length
@@ -32,13 +31,14 @@ export function explanationView(explanation) {
   ].filter(Boolean);
 }
 
-/** Words shaded by contribution or, if the model has no contributions, by similarity to the query. */
-function shaded(explanation, field) {
+/** Words shaded by contribution or, if the model has no contributions, by similarity to the query; in a `view` of a
+ * text with spans. */
+function shaded(explanation, field, view) {
   const weight = (word) => word.contribution ?? word.similarity ?? 0;
   const words = explanation.document_words;
   const largest = Math.max(...words.map((word) => Math.abs(weight(word))), 1e-9);
   const visible = words.filter((word) => word.field === field && Math.abs(weight(word)) > largest / 50);
-  return withSpans(explanation[field], visible, (word, text) => {
+  return view(explanation[field], visible, (word, text) => {
     const value = weight(word);
     const closest = explanation.query_words[word.closest];
     const like = closest ? `, like “${closest.text}”` : "";

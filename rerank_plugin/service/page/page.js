@@ -6,6 +6,7 @@ import { explanationView } from "./explanation.js";
 import { download, qrels, run } from "./judgements.js";
 import { drawLines, highlightDocument } from "./lines.js";
 import { rankingView } from "./results.js";
+import { documentView } from "./stored.js";
 import { fromAddress, toAddress } from "./state.js";
 import { valueInput } from "./values.js";
 
@@ -41,7 +42,10 @@ function showState() {
     return;
   }
   if (state.query) search();
-  else showStart();
+  else {
+    showStart();
+    if (state.doc) open(state.doc, state.side);
+  }
 }
 
 function fillForm() {
@@ -143,17 +147,24 @@ function logClick() {
 async function open(docid, from) {
   Object.assign(state, { doc: docid, side: from });
   lastOpened = { doc: docid, from };
-  toAddress(state);
+  toAddress(state, fromAddress().doc === docid); // an address that names the document is no further entry
   // The button stays when the explanation arrives: it has the focus.
   const close = element("button", { class: "close", "aria-label": "Close", click: () => dialog.close() }, "✕");
   const content = element("div", {}, element("h2", { id: "document-title" }, "Explaining …"));
   dialog.replaceChildren(close, content);
   if (!dialog.open) dialog.showModal();
-  try {
+  const stored = (note) => get(indexPath(state.index, `doc/${encodeURIComponent(docid)}`)).then((answer) => documentView(answer, note));
+  const explained = () => {
     const { query, stage, filter } = state;
     const parameters = { query, docid, reranker: state[from], first_stage: stage, filter };
-    const explanation = await get(indexPath(state.index, "explain"), parameters);
-    if (state.doc === docid) content.replaceChildren(...explanationView(explanation));
+    return get(indexPath(state.index, "explain"), parameters).then(explanationView);
+  };
+  try {
+    const view = await (state.query ? explained().catch((error) => {
+      if (error.status !== 404) throw error;
+      return stored(error.message); // no candidate of the query
+    }) : stored());
+    if (state.doc === docid) content.replaceChildren(...view);
   } catch (error) {
     const retry = element("button", { click: () => open(docid, from) }, "Try again");
     const title = element("h2", { id: "document-title" }, "No explanation");
