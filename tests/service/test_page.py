@@ -205,8 +205,8 @@ def test_document_texts_are_not_markup(page, address):
 def test_stored_metadata_is_shown(page, address):
     search(page, address, "?query=statins&hits=20")
     row, metadata = page.locator("#side-right [data-docid=script]"), METADATA["script"]
-    line = "Meta-analysis · German · <b>One</b> A, Two B, Three C, et al. · <i>J</i> Statins · 2000 · script at PubMed, in a new tab ↗"
-    assert row.locator(".details").text_content() == line
+    line = "<b>One</b> A, Two B, Three C, et al. · <i>J</i> Statins · 2000 · script at PubMed, in a new tab ↗"
+    assert row.locator(".details").text_content() == f"Meta-analysis · German · {line}"
     assert page.locator("#side-right .retracted").all_text_contents() == ["Retracted"]
     open_document(page, "#side-right [data-docid=script]")
     page.click(".authors summary")
