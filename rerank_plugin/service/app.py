@@ -19,7 +19,16 @@ from starlette.websockets import WebSocketClose
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.service import administration, click_api, explain_api, model_api, rerank_api, search_api, values_api
+from rerank_plugin.service import (
+    administration,
+    click_api,
+    explain_api,
+    export_api,
+    model_api,
+    rerank_api,
+    search_api,
+    values_api,
+)
 from rerank_plugin.service.errors import RequestError, describe_invalid
 from rerank_plugin.service.mcp import mcp_server
 from rerank_plugin.service.protection import Protection
@@ -54,7 +63,7 @@ def create_app(config: ServiceConfig) -> FastAPI:
         },
     )  # fmt: skip
     app.state.service = service
-    for module in (administration, search_api, explain_api, values_api, rerank_api, model_api):
+    for module in (administration, search_api, explain_api, values_api, export_api, rerank_api, model_api):
         app.include_router(module.router)
     if service.click_log is not None:
         app.include_router(click_api.router)

@@ -3,6 +3,7 @@
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.corpora import documents
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
@@ -12,7 +13,7 @@ DATES = {"a": "2015-03", "b": "2021", "c": None, "d": "2015-03-02", "e": "1999",
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    documents = [
+    stored = [
         rp.Document(
             id,
             f"Statins {id}",
@@ -22,7 +23,7 @@ def service(tmp_path_factory):
         for place, (id, date) in enumerate(DATES.items())
     ]
     folder = tmp_path_factory.mktemp("dated") / "index"
-    IndexEncoder(rp.build_index(documents, folder).forward, "ktrel").encode()
+    IndexEncoder(rp.build_index(stored, folder).forward, "ktrel").encode()
     with serving(ServiceConfig({"dated": str(folder)}, {"ktrel": "ktrel"})) as client:
         yield client
 
@@ -71,3 +72,15 @@ def test_values_and_the_filter_that_empties_a_list(service):
     assert get(service, query="statins", filter="type:revue")["notes"] == [
         "no document has type:revue; the nearest values: Review"
     ]
+
+
+@pytest.mark.parametrize("format", ["ris", "nbib", "csv", "json"])
+def test_documents_are_exported_by_their_ids(service, tmp_path, format):
+    answer = service.post("/v1/dated/export", json={"docids": ["b", "a"], "format": format})
+    path = tmp_path / answer.headers["Content-Disposition"].partition('filename="')[2].rstrip('"')
+    path.write_text(answer.text)
+    found = list(documents(str(path)))
+    assert [(document.id, document.title) for document in found] == [("b", "Statins b"), ("a", "Statins a")]
+    assert [document.metadata["date"] for document in found] == ["2021", "2015-03"]
+    refused = service.post("/v1/dated/export", json={"docids": ["b", "zz"], "format": format})
+    assert refused.status_code == 404 and refused.json()["field"] == "docids"

@@ -274,6 +274,8 @@ def test_judgments_are_kept_and_exported(page, address):
         return download.value.path().read_text("utf-8").splitlines()
 
     assert saved("#qrels") == [f"lower_statins 0 {docid} 1"]
+    page.select_option("#format", "nbib")
+    assert [line[6:] for line in saved("#export") if line[:4] == "PMID"] == documents(page, "right")
     run = [line.split() for line in saved("#run-right")]
     assert [docid for _, _, docid, *_ in run] == documents(page, "right")
     assert {query for query, *_ in run} == {"lower_statins"}
@@ -283,11 +285,15 @@ def test_judgments_are_kept_and_exported(page, address):
 def test_filters_and_the_order_by_date_are_sent_and_kept_in_the_address(page, address):
     search(page, address)
     page.click("#filters summary")
-    page.fill("[data-filter=year]", "2000-2003")
+    page.fill("[data-filter=year]", "2000-2004")
+    page.fill("[data-filter=journal]", "NOT J Tests")
     page.select_option("#sort", "date")
     page.click("button.main")
     page.wait_for_selector("#side-right .hits:not(:has(> :nth-child(5)))")
-    wait_for_address(page, "filter", ["year:2000-2003"])
+    wait_for_address(page, "filter", ["year:2000-2004", "NOT journal:J Tests"])
+    page.reload()
+    page.wait_for_selector("#side-right .hits > li")
+    assert page.input_value("[data-filter=journal]") == "NOT J Tests"
     wait_for_address(page, "sort", ["date"])
     assert documents(page, "right") == ["long", "untitled", "rtl", "script"]  # the newest first
     dates = page.locator("#side-right .details").all_text_contents()

@@ -42,4 +42,12 @@ export async function get(path, parameters = {}, signal = undefined) {
   return body;
 }
 
+/** The text of a file that the service makes of a body. */
+export async function file(path, body) {
+  const headers = { ...tokenHeader(), "Content-Type": "application/json" };
+  const response = await fetch(`v1/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+  if (!response.ok) throw new ServiceError(response.status, (await response.json()).error, Number(response.headers.get("Retry-After")));
+  return response.text();
+}
+
 export const indexPath = (index, rest) => `${encodeURIComponent(index)}/${rest}`;

@@ -1,6 +1,6 @@
 // The main module: reads the address, calls the service, shows its answers.
 
-import { ServiceError, get, indexPath, keepToken, send } from "./api.js";
+import { ServiceError, file, get, indexPath, keepToken, send } from "./api.js";
 import { byId, element } from "./dom.js";
 import { explanationView } from "./explanation.js";
 import { download, qrels, run } from "./judgements.js";
@@ -64,8 +64,9 @@ function fillForm() {
 }
 
 function fillFilters(fields) {
-  const filters = (field) => state.filter.filter((filter) => filter.startsWith(`${field}:`));
-  const values = (field) => filters(field).map((filter) => filter.slice(field.length + 1));
+  // An input shows `NOT type:Letter` as `NOT Letter`.
+  const parts = state.filter.map((filter) => /^(AND |NOT )?([^:]*):(.*)$/s.exec(filter) ?? []);
+  const values = (field) => parts.filter((part) => part[2] === field).map(([, prefix = "", , value]) => prefix + value);
   const inputs = fields.map((field) => element("label", {}, field,
     element("input", {
       ...valueInput(field, () => state.index), "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null,
@@ -83,7 +84,7 @@ function readForm() {
   state.sort = byId("sort")?.value ?? "score";
   const values = (input) => input.value.split(";").map((value) => value.trim()).filter(Boolean);
   state.filter = [...document.querySelectorAll("[data-filter]")].flatMap((input) =>
-    values(input).map((value) => `${input.dataset.filter}:${value}`));
+    values(input).map((value) => value.replace(/^(AND |NOT )?/, `$1${input.dataset.filter}:`)));
   state.doc = state.side = "";
 }
 
@@ -248,6 +249,12 @@ for (const name of ["left", "right"])
     download(`${answers[name].index}-${name}.run`, run(answers[name]));
   });
 byId("qrels").addEventListener("click", () => download(`${state.index}.qrels`, qrels(state.index)));
+byId("export").addEventListener("click", () => guarded(() => byId("export").click(), async () => {
+  const format = byId("format").value;
+  const docids = answers.right.candidates.map((hit) => hit.docid);
+  const text = await file(indexPath(state.index, "export"), { docids, format });
+  download(`${state.index}.${format === "bibtex" ? "bib" : format}`, text);
+}));
 for (const name of ["pointerover", "focusin"]) byId("sides").addEventListener(name, highlightDocument);
 addEventListener("resize", drawLines);
 addEventListener("popstate", goTo);
