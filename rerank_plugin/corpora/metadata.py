@@ -140,6 +140,12 @@ def metadata_of(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[
     values = dict(_entries(record))
     if isinstance(inner := record.get("metadata"), dict):
         values |= _entries(inner)
+    journal = values.get("journal")
+    while isinstance(journal, dict):  # Europe PMC has the issue in it, and the journal in that
+        values = {name: value for name, value in _entries(journal) if name in ("volume", "issue", "issn")} | values
+        if "isoabbreviation" in journal and "title" in journal:
+            values.setdefault("full_journal_title", journal["title"])
+        journal = journal.get("journal")
     usable: dict[str, Any] = {}
     unusable: list[str] = []
     year, pmid = values.pop("year", None), values.pop("pmid", None)

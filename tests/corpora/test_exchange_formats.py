@@ -48,6 +48,7 @@ ENDNOTE = """\
 <secondary-title>Test J</secondary-title></titles><keywords><keyword>pain</keyword></keywords>
 <dates><year>2019</year><pub-dates><date>Mar 2</date></pub-dates></dates><accession-num>31000001</accession-num>
 <abstract>Pain.</abstract><electronic-resource-num>10.1000/x1</electronic-resource-num>
+<volume>7</volume><number>2</number><pages>11-9</pages><isbn>0000-1234</isbn><auth-address>Clinic.</auth-address>
 <remote-database-name>MEDLINE</remote-database-name><language>eng</language></record>
 <record><rec-number>8</rec-number><titles><title>Damaged &foo; </title></titles></record>
 <record><rec-number>9</rec-number><titles><title>Whole</title></titles></record></records></xml>
@@ -174,9 +175,10 @@ CASES = {
     "EndNote XML": ("a.xml", ENDNOTE, [
         Document("31000001", "Statins in vivo", "Pain.", {
             "date": "2019-03-02", "journal": "Test J", "authors": ["Doe J"], "types": ["Journal Article"],
-            "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001)}),
+            "languages": ["eng"], "keywords": ["pain"], "doi": "10.1000/x1", "url": PUBMED(31000001),
+            "volume": "7", "issue": "2", "pages": "11-9", "issn": "0000-1234", "affiliation": "Clinic."}),
         Document("9", "Whole", "", None),
-    ], {"malformed XML": ["a.xml:9 (Entity 'foo' not defined)"]}),
+    ], {"malformed XML": ["a.xml:10 (Entity 'foo' not defined)"]}),
     "JATS": ("a.nxml", JATS, [
         Document("31000001", "Statins and CO2", "Methods: We looked. Results: Pain.", JATS_METADATA | {
             "types": ["research-article"], "languages": ["en"], "keywords": ["pain"], "url": PUBMED(31000001),

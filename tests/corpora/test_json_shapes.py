@@ -130,7 +130,9 @@ def test_metadata_of_other_programs(put):
     }  # fmt: skip
     europe = {
         "firstPublicationDate": "2016-03-01", "pubYear": "2016", "authorString": "Doe J, Roe A.",
-        "journalInfo": {"journal": {"title": "J Test", "isoabbreviation": "J T"}}, "language": "eng",
+        "journalInfo": {"volume": "7", "issue": "2", "journal": {
+            "title": "J Test", "isoabbreviation": "J T", "issn": "0000-1234"}}, "language": "eng",
+        "pageInfo": "11-9", "pmcid": "PMC12", "chemicalList": {"chemical": [{"name": "Aspirin"}]},
         "meshHeadingList": {"meshHeading": [{"majorTopic_YN": "N", "descriptorName": "Aspirin"}]},
         "pubTypeList": {"pubType": ["Review"]}, "keywordList": {"keyword": ["a", "b"]},
     }  # fmt: skip
@@ -144,7 +146,8 @@ def test_metadata_of_other_programs(put):
     }  # fmt: skip
     assert second == {
         "date": "2016-03-01", "authors": ["Doe J", "Roe A"], "journal": "J T", "languages": ["eng"],
-        "mesh": ["Aspirin"], "types": ["Review"], "keywords": ["a", "b"],
+        "mesh": ["Aspirin"], "types": ["Review"], "keywords": ["a", "b"], "volume": "7", "issue": "2",
+        "issn": "0000-1234", "full_journal_title": "J Test", "pages": "11-9", "pmc": "PMC12", "chemicals": ["Aspirin"],
     }  # fmt: skip
     assert problems.total == 0
 

@@ -45,6 +45,11 @@ def _record(record: Any) -> Record:
         dois=texts("electronic-resource-num"),
         keywords=texts("keywords/keyword"),
         languages=texts("language"),
+        volume=texts("volume"),
+        issue=texts("number"),
+        pages=texts("pages"),
+        issn=texts("isbn"),
+        affiliation=texts("auth-address"),
         types=texts("work-type") or ([] if kind is None else [kind.get("name", "")]),
     )
 
