@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import closing, suppress
 from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import DATES, FILTERS, Filter, compared
+from rerank_plugin.base.filters import DATES, FILTERS, Filter, compared, folded
 from rerank_plugin.base.metadata_fields import COMPARED, TERMS, texts
 from rerank_plugin.indexes.lucene_reader import (
     clauses,
     filter_query,
-    first_with_term,
     pyjnius_lock,
     stored_text,
     value_query,
@@ -64,24 +64,23 @@ class FilterValues:
             InputError: no document has the field, or it has too many values to list them without a beginning.
         """
         self.index.check_filter(Filter(((field, ("",)),)))
-        within = None if filter is None else filter_query(filter)
+        within, name, begins = None if filter is None else filter_query(filter), FILTERS[field], begins.strip()
         with pyjnius_lock:
             if field in DATES:
-                years = self._years(FILTERS[field], begins)
-                counted = [Value(year, self._count(field, year, within)) for year in years]
-                return [value for value in counted if value.documents][:limit]
-            name = COMPARED[FILTERS[field]] if begins else FILTERS[field]
-            terms = self._terms(name) if not begins else self._read_terms(name, compared(field, begins))
+                counts = self._years(field, begins, within)
+                return [Value(*pair) for pair in sorted(counts.items(), reverse=True) if pair[1]][:limit]
+            prefix = compared(field, begins) if begins else ""
+            terms = self._read_terms(name, prefix) if prefix else self._terms(name)
             if terms is None:
                 raise InputError(f"the index has more than {MOST_TERMS:,} values of {field}: give their beginning")
-            counts: dict[str, int] = {}
-            for term, documents in terms[: CANDIDATES if within is not None or begins else limit]:
-                value = self._as_stored(name, term)
-                if value not in counts:
-                    exact = within is None and not begins
-                    counts[value] = documents if exact else self._count(field, compared(field, value), within)
-        ranked = sorted((Value(*pair) for pair in counts.items() if pair[1]), key=lambda pair: (-pair.documents, pair))
-        return ranked[:limit]
+            if not terms and prefix:  # of another form of a value
+                forms = (self._read_terms(COMPARED[name], prefix) or [])[:CANDIDATES]
+                found = dict.fromkeys(folded(self._as_stored(COMPARED[name], form)) for form, _ in forms)
+                terms = [(term, self._count(name, term, None)) for term in found]
+            if within is not None or self.reader.hasDeletions():
+                terms = [(term, self._count(name, term, within)) for term, _ in terms[:CANDIDATES]]
+            ranked = sorted((pair for pair in terms if pair[1]), key=lambda pair: (-pair[1], pair[0]))
+            return [Value(self._as_stored(name, term), documents) for term, documents in ranked[:limit]]
 
     def nearest(self, field: str, value: str) -> list[str]:
         """Values like a value: with at most two other letters, or with its beginning."""
@@ -112,8 +111,9 @@ class FilterValues:
     def close(self) -> None:
         self.reader.close()
 
-    def _count(self, field: str, value: str, within: Any) -> int:
-        query = value_query(field, value)
+    def _count(self, name: str, term: str, within: Any) -> int:
+        of_field = java_class("org.apache.lucene.index.Term")(name, term)
+        query = java_class("org.apache.lucene.search.TermQuery")(of_field)
         return int(self.searcher.count(query if within is None else clauses((query, "FILTER"), (within, "FILTER"))))
 
     def _read_terms(self, name: str, begins: str = "") -> list[tuple[str, int]] | None:
@@ -145,18 +145,32 @@ class FilterValues:
         found = ((text.utf8ToString(), int(each.docFreq())) for text in iter(each.next, None))
         return sorted(islice(found, MOST_READ), key=lambda pair: (-pair[1], pair[0]))[:NEAREST]
 
-    def _years(self, name: str, begins: str) -> list[str]:
-        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, name)
-        if terms is None:
-            return []
-        first, last = (int(end.utf8ToString()[:4]) for end in (terms.getMin(), terms.getMax()))
-        return [str(year) for year in range(last, first - 1, -1) if str(year).startswith(begins)]
+    def _years(self, field: str, begins: str, within: Any) -> dict[str, int]:
+        """The documents of each year that begins so."""
+        counts = Counter[str]()
+        for date, documents in self._terms(FILTERS[field]) or []:
+            if date.startswith(begins):
+                counts[date[:4]] += documents
+        if within is None and not self.reader.hasDeletions():
+            return counts
+        queries = {year: clauses((value_query(field, year), "FILTER"), (within or _all(), "FILTER")) for year in counts}
+        return {year: int(self.searcher.count(query)) for year, query in queries.items()}
 
     def _as_stored(self, name: str, term: str) -> str:
         """The value of a term as the first document with it has it."""
         entry = next(entry for entry, searched in COMPARED.items() if name in (entry, searched))
-        number = None if entry in AS_TERMS else first_with_term(self.reader, name, term)
+        number = None if entry in AS_TERMS else self._first_with(name, term)
         record = json.loads((None if number is None else stored_text(self.reader, number)[0]) or "{}")
         values, full = texts(record, entry), texts(record, FULL.get(entry, entry))
         pairs = zip(values, full) if len(values) == len(full) else zip(values, values)
         return next((value for value, other in pairs if term in TERMS[name]({entry: [value, other]})), term)
+
+    def _first_with(self, name: str, term: str) -> int:
+        """The number of the first document with a term, which may have been deleted since."""
+        bytes_ref = java_class("org.apache.lucene.util.BytesRef")(term.encode())
+        postings = java_class("org.apache.lucene.index.MultiTerms").getTermPostingsEnum(self.reader, name, bytes_ref)
+        return int(postings.nextDoc())
+
+
+def _all() -> Any:
+    return java_class("org.apache.lucene.search.MatchAllDocsQuery")()

@@ -65,7 +65,7 @@ def test_values_that_cannot_be_listed(values, monkeypatch):
     "filters, message",
     [
         (["type:review"], None),
-        (["author:Smiht JA", "year:2019"], "no document has author:smiht ja; the nearest values: Smith JB; Smith JA"),
+        (["author:Smiht JA", "year:2019"], "no document has author:smiht ja; the nearest values: Smith JA; Smith JB"),
         (["journal:new england"], "no document has journal:new england; the nearest values: N Engl J Med"),
         (["year:1950"], "no document has year:1950; the nearest values: 2020"),
         (["type:Letter", "author:muller"], TOGETHER + "1 type:letter, 1 author:muller"),
