@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LIST, EXPORT_FORMATS = "list", ("ris", "nbib", "bibtex", "csv", "json")  # corpora.exports is too slow for --help
 LISTED = 10  # hits by default
+DEPTH = 500
 
 EXAMPLES = """examples:
   rerank-plugin search --index indexes/sample --query "heart attack aspirin" --reranker delta
@@ -56,16 +57,17 @@ def arguments() -> commandline.Parser:
     add = parser.add_argument
     add("--index", type=Path, help="index folder")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--query", metavar="TEXT", help="one query; prints a readable list")
+    mode.add_argument("--query", metavar="TEXT", help="words, or PubMed's language; prints a readable list")
     mode.add_argument("--queries", help=f"queries of a run: {accepted(QUERIES)}")
     add("--output", type=Path, metavar="RUN", help="run to write; a folder if --run is a folder")
     add("--reranker", action="append", default=[], metavar="R", help=_reranker_help())
     mode.add_argument("--list-rerankers", action="store_true", help="print the known rerankers, one a line, and exit")
     add("--run", type=Path, help="run to re-rank, or a folder of runs (no first stage)")
     depth = (
-        "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH written"
+        "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH "
+        "written (default: 500, or a strategy's set)"
     )
-    add("--depth", type=int, default=500, help=depth)
+    add("--depth", type=int, help=depth)
     add("--show", type=int, help=f"hits to print for --query (default: {LISTED})")
     add("--overwrite", action="store_true", help="replace an existing run")
     _add_candidate_options(parser.add_argument_group("candidates and output").add_argument)
@@ -101,6 +103,13 @@ def _add_candidate_options(add: Callable[..., Any]) -> None:
     add("--sort", choices=["score", "date"], default="score", help="order of the hits of --query: date, newest first")
     formats = "format of the hits of --query: but for list, all are written, also to --output"
     add("--format", choices=[LIST, *EXPORT_FORMATS], default=LIST, help=formats)
+    syntax = (
+        "how queries are read: plain, words to rank by; pubmed, also PubMed's language, ids, authors and journals "
+        "(default: pubmed for --query, plain for --queries)"
+    )
+    add("--strategy", type=Path, metavar="FILE", help="--query from a file, as a strategy of numbered lines")
+    add("--query-syntax", choices=["plain", "pubmed"], help=syntax)
+    add("--rank-by", metavar="TEXT", help="text that ranks a strategy's set, instead of its own words")
     add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
     add("--tag", help="run tag (default: the name of the reranker or of the first stage)")
     resume = "resume an interrupted run with the same settings; finished runs are left unchanged"
@@ -110,6 +119,13 @@ def _add_candidate_options(add: Callable[..., Any]) -> None:
 def main(argv: list[str] | None = None) -> None:
     parser = arguments()
     options = commandline.parse(parser, argv)
+    options.entire_sets, options.depth = options.depth is None, DEPTH if options.depth is None else options.depth
+    if options.strategy is not None:
+        from rerank_plugin.files.text_files import lines
+
+        if options.query is not None:
+            parser.error("--strategy is a --query from a file: give one of them")
+        options.query = "\n".join(line.rstrip("\r\n") for _, line in lines(options.strategy))
     if options.list_rerankers:
         from rerank_plugin.rerankers import known_names
 
@@ -142,6 +158,12 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("--offset must be at least 0")
     if options.queries is not None and (options.format != LIST or options.offset or options.sort != "score"):
         parser.error("--format, --offset and --sort are for --query")
+    if options.rank_by is not None and options.query_syntax == "plain":
+        parser.error("--rank-by ranks a strategy's set: it is not for --query-syntax plain")
+    if options.run and (options.query_syntax == "pubmed" or options.rank_by is not None):
+        parser.error("--query-syntax pubmed and --rank-by are for searches, not for --run, whose documents are fixed")
+    if options.queries is not None and options.query_syntax is None and options.rank_by is not None:
+        parser.error("--rank-by with --queries needs --query-syntax pubmed")
     if options.queries is not None and options.partial_answers:
         parser.error("--partial-answers is for --query: a run has all documents, or fails")
     if options.run and not (options.reranker or options.judged_only):
@@ -178,7 +200,7 @@ def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
         config = JudgedOnlyConfig(config, options.judged_only)
     running = commandline.configured(RerankerOptions, options, fast=not options.plain)
     stages = tuple(map(Stage.parse, options.reranker))
-    return Pipeline(_place(options), config, options.depth, stages, _filter(options), running)
+    return Pipeline(_place(options), config, options.depth, stages, _filter(options), running, options.entire_sets)
 
 
 def _place(options: Namespace) -> str | Path:
@@ -210,6 +232,7 @@ def search_batch(options: Namespace) -> None:
     from rerank_plugin.files.run_writer import RunWriter
     from rerank_plugin.files.runs import RUN, check_not_read
     from rerank_plugin.ranking.notes import NotesLog
+    from rerank_plugin.ranking.reading import PUBMED
 
     stages = (options.first_stage, *options.fuse)
     runs = [stage.removeprefix("run:") for stage in stages if stage.startswith("run:")]
@@ -218,6 +241,8 @@ def search_batch(options: Namespace) -> None:
     queries = read_queries(options.queries)
     config = _first_stage_config(options)
     pipeline = _pipeline(options, config).open()
+    if options.query_syntax == PUBMED:
+        queries = _strategies(options, queries, pipeline.index)
     _warn_of_cut(options, pipeline.first_stage, queries)
     tag, settings = _tag(options, pipeline.scorer, config), _settings(options, config, pipeline.index)
     with RunWriter(options.output, tag, settings, options.resume, options.overwrite) as writer:
@@ -236,6 +261,22 @@ def search_batch(options: Namespace) -> None:
     rate = len(open_queries) / max(seconds, 1e-9)
     summary = f"{options.output}: {len(queries):,} queries in {seconds:.1f} s ({rate:,.0f} a second)"
     print(summary, file=sys.stderr if is_stream(options.output) else sys.stdout)  # not among the lines of a run
+
+
+def _strategies(options: Namespace, queries: Sequence[Query], index: Index) -> list[Query]:
+    """The queries as read in PubMed's language; what was left out is logged."""
+    from rerank_plugin.ranking.reading import read
+
+    read_queries = []
+    for query in queries:
+        try:
+            reading = read(index, query._replace(filter=_filter(options)), options.query_syntax, options.rank_by)
+        except InputError as error:
+            raise InputError(f"query {query.id}: {error}") from None
+        for note in reading.notes:
+            log.warning("query %s: %s", query.id, note)
+        read_queries.append(reading.query)
+    return read_queries
 
 
 def _warn_of_cut(options: Namespace, first_stage: FirstStage, queries: Sequence[Query]) -> None:
@@ -339,6 +380,8 @@ def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dic
     named |= {name: getattr(options, name) for name in ("queries", "judged_only", "reranker")}
     if options.filter:
         named["filter"] = sorted(options.filter)
+    if options.query_syntax == "pubmed":
+        named |= {"query_syntax": options.query_syntax, "rank_by": options.rank_by, "entire_sets": options.entire_sets}
     contents = fingerprints(named | {"reranker": [Stage.parse(spec).reranker for spec in options.reranker]})
     searched = {"index": str(options.index), "generation": index.build, "contents": contents}
     return named | searched | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
@@ -347,19 +390,33 @@ def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dic
 def search_one(options: Namespace) -> None:
     """Print the top documents for one query, or write them in a format of other programs."""
     from rerank_plugin.corpora import Query
+    from rerank_plugin.corpora.exports import EXPORTED
+    from rerank_plugin.files.outputs import check_free
     from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.ranking.pipeline import read
+    from rerank_plugin.ranking.reading import PUBMED
+    from rerank_plugin.ranking.reading import read as read_query
 
-    query = Query("query", options.query, _filter(options))
-    pipeline, candidates = _pipeline(options, _first_stage_config(options)).open_for(query)
-    NotesLog().log([query], pipeline.first_stage, pipeline.scorer)
-    (ranking,) = pipeline.rank_together([query], [candidates])
+    if options.output is not None:
+        check_free(options.output, EXPORTED, options.overwrite)
+    query, syntax = Query("query", options.query, _filter(options)), options.query_syntax or PUBMED
+    pipeline, reading, candidates = _pipeline(options, _first_stage_config(options)).open_for(
+        lambda index: read_query(index, query, syntax, options.rank_by)
+    )
+    if reading.read_as is not None:
+        matching = f"{reading.matches:,} document{'' if reading.matches == 1 else 's'}"
+        print(f"read as {reading.read_as}: {matching} (plain words: --query-syntax plain)", file=sys.stderr)
+    for note in reading.notes:
+        log.warning("%s", note)
+    NotesLog().log([reading.query], pipeline.first_stage, pipeline.scorer)
+    (ranking,) = pipeline.rank_together([reading.query], [candidates])
     read(ranking, lambda ranking: _show(options, ranking, pipeline.index))
 
 
 def _show(options: Namespace, ranking: Ranking, index: Index) -> None:
     """Print or write the part of the ranking that the options ask for."""
-    from rerank_plugin.ranking.listing import by_date, exported, print_list
+    from rerank_plugin.ranking.listing import exported, print_list
+    from rerank_plugin.ranking.pipeline import by_date
 
     ranking = by_date(ranking) if options.sort == "date" else ranking
     show = LISTED if options.show is None and options.format == LIST else options.show

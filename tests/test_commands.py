@@ -85,7 +85,7 @@ def test_one_query_prints_a_readable_list(workspace, command):
     assert len(lines) == 4
     rank, score, first_stage, document = lines[1].split()[:4]
     assert rank == "1" and float(score) and 1 <= int(first_stage) <= 500 and document.startswith("S")
-    assert command(["search", "--index", "index", "--query", 'AND ( " xyzzy /']) == "no document matches the query\n"
+    assert command(["search", "--index", "index", "--query", '( " xyzzy /']) == "no document matches the query\n"
 
 
 @pytest.mark.parametrize("stage", ["qld", "bm25+rm3"])
@@ -282,7 +282,9 @@ def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, comman
 def test_notes_on_queries_are_one_line_a_run(workspace, command):
     (workspace / "noted.tsv").write_text("q1\taspirin AND stroke\nq2\taspirin\nq3\tstroke[ti]\n")
     note = "AND, OR, NOT, quotes, wildcards and field tags are read as words"
-    _, out, err = attempt(workspace, "search --index index --query stroke[ti]")
+    _, _, err = attempt(workspace, "search --index index --query stroke[ti]")
+    assert err.startswith("read as stroke[ti]: ") and err.count("\n") == 1
+    _, out, err = attempt(workspace, "search --index index --query stroke[ti] --query-syntax plain")
     assert err.splitlines() == [f"'stroke[ti]': {note}"] and note not in out
     _, _, err = attempt(workspace, "search --index index --queries noted.tsv --output noted.run")
     assert f"2 of 3 queries, as 'aspirin AND stroke': {note}" in err.splitlines()

@@ -37,6 +37,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.strategy import Strategy
 
 FILTERS = {
     "year": "date", "journal": "journal", "author": "authors", "mesh": "mesh", "type": "types",
@@ -81,10 +82,12 @@ class Filter:
     Attributes:
         values: fields (keys of `FILTERS`), each with values of which a document must have one; a field may be repeated.
         excluded: fields with values of which a document must have none.
+        strategy: a Boolean strategy that a document must match, too; None for none.
     """
 
     values: tuple[tuple[str, tuple[str, ...]], ...]
     excluded: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    strategy: Strategy | None = None
 
     @classmethod
     def of(cls, values: Values) -> Filter:
@@ -122,7 +125,8 @@ class Filter:
 
     def __str__(self) -> str:
         excluded = ((f"{NOT}{field}", values) for field, values in self.excluded)
-        return ", ".join(f"{field}:{value}" for field, values in (*self.values, *excluded) for value in values)
+        values = [f"{field}:{value}" for field, values in (*self.values, *excluded) for value in values]
+        return ", ".join(values if self.strategy is None else [*values, str(self.strategy)])
 
 
 def years(value: str) -> tuple[str, str]:

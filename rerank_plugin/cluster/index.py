@@ -26,7 +26,7 @@ from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, Words
-from rerank_plugin.indexes.index_folder import Index, forward_checksum
+from rerank_plugin.indexes.index_folder import Index, Matches, forward_checksum
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import SHARDS, Generation, ShardedForward, ShardedTable
@@ -135,7 +135,13 @@ class RemoteIndex(Index):
     def open_lucene(self) -> Any:
         raise InputError(f"the documents of {self.folder} are on a cluster: read its shards, or open the folder itself")
 
-    def _fitting(self, filter: Filter) -> Any:
+    def _matches(self, filter: Filter) -> Matches:
+        self.check_filter(filter)
+        answers = list(self.forward.ask_searched("count_of", filter).values())
+        notes = dict.fromkeys(note for _, notes in answers for note in notes)
+        return Matches(filter, sum(count for count, _ in answers), tuple(notes))
+
+    def fitting(self, filter: Filter) -> Any:
         """The filter itself, which each shard applies."""
         self.check_filter(filter)
         return filter
@@ -289,7 +295,7 @@ class RemoteStage:
         text = self.read(query.text.encode(errors="replace").decode())
         with pyjnius_lock:
             words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
-        if not words:
+        if not words and (query.filter is None or query.filter.strategy is None):
             return Candidates(self.forward, [], [])
         whole = WholeQuery(list(words), list(words.values()), self.index.word_frequencies(field, list(words)))
         parts = self.forward.ask_searched("best_matches", self.config, whole, query.filter, depth)

@@ -24,7 +24,6 @@ from rerank_plugin.indexes.forward import Words
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.lucene_reader import (
     clauses,
-    filter_query,
     open_reader,
     pyjnius_lock,
     side_by_side,
@@ -32,6 +31,7 @@ from rerank_plugin.indexes.lucene_reader import (
 )
 from rerank_plugin.indexes.sharded_store import OF
 from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words, shard_folder
+from rerank_plugin.indexes.strategy_query import matching_query, within
 from rerank_plugin.indexes.vector_store import Fitting, VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
@@ -136,6 +136,10 @@ class Shard:
         """The best ``depth`` documents: rows int64 [C], and scores float32 [C] as in an index of the collection."""
         found = self.stage(config).search_words(words, filter, depth)
         return found.rows, found.first_stage_scores
+
+    def count_of(self, filter: Filter) -> tuple[int, tuple[str, ...]]:
+        """The number of documents that match a filter, and the notes on its strategy."""
+        return self.index.matches(filter)[1:]
 
     def stage(self, config: LuceneConfig) -> _PartStage:
         """The first stage of these settings; opened once, while other threads leave Java's classes alone."""
@@ -282,12 +286,12 @@ class _PartStage(LuceneFirstStage):
         """The best ``depth`` documents."""
         with pyjnius_lock:
             queries = [query for word in zip(*words) if (query := self.term(*word)) is not None]
-        if not queries:
+        if not queries and (filter is None or filter.strategy is None):
             return Candidates(self.forward, *NOTHING)
         both = clauses(*((query, "SHOULD") for query in queries))
         if filter is not None:
             self.index.check_filter(filter)
-            both = clauses((both, "MUST"), (filter_query(filter), "FILTER"))
+            both = within(both, filter, matching_query(filter, self.reader, self.index.description["lucene"]))
         return self._best(self._hits, both, depth)
 
     @cached_property

@@ -102,13 +102,19 @@ class StringTable:
 
     def ranks(self, rows: np.ndarray) -> np.ndarray:
         """The rank of each of these strings among them, in increasing byte order (as C's strcmp), int64 [C]."""
-        starts, lengths = slices(self.offsets, rows)
-        padded = np.zeros((len(rows), int(lengths.max(initial=1))), np.uint8)
-        padded[np.arange(padded.shape[1]) < lengths[:, None]] = self.bytes[ranges(starts, lengths)]
+        padded = self.beginnings(rows)
         order = np.argsort(padded.view(f"S{padded.shape[1]}").ravel(), kind="stable")
         ranks = np.empty(len(rows), np.int64)
         ranks[order] = np.arange(len(rows))
         return ranks
+
+    def beginnings(self, rows: np.ndarray, longest: int | None = None) -> np.ndarray:
+        """The first bytes of strings, by default all, with zeros after them, uint8 [C, B]."""
+        starts, lengths = slices(self.offsets, rows)
+        lengths = lengths if longest is None else np.minimum(lengths, longest)
+        padded = np.zeros((len(rows), int(lengths.max(initial=1))), np.uint8)
+        padded[np.arange(padded.shape[1]) < lengths[:, None]] = self.bytes[ranges(starts, lengths)]
+        return padded
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
         """Rows of the strings, int64 [n]; the last row of a string that repeats, -1 for one not in the table."""

@@ -35,7 +35,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 from weakref import finalize, proxy
 
@@ -112,6 +112,20 @@ INDEX = FolderKind(
 def addition(index: Index | ForwardIndex, name: str) -> Path:
     """The folder of an addition (of `ADDITIONS`) to the generation of an open index; it need not exist."""
     return index.folder / name / numbered(index.layout.number)
+
+
+class Matches(NamedTuple):
+    """The documents that match a filter.
+
+    Attributes:
+        fits: whether each does, bool [R]; of an index of other processes the filter itself.
+        total: their number.
+        notes: what of the filter's strategy the index could not answer.
+    """
+
+    fits: Any
+    total: int
+    notes: tuple[str, ...] = ()
 
 
 class IndexReplacedError(InputError):
@@ -562,30 +576,35 @@ class Index:
     def check_filter(self, filter: Filter) -> None:
         """An `InputError` if the index holds no metadata, or no document has a field of the filter."""
         counts = self.description["lucene"].get("metadata")
-        if counts is None:
+        if counts is None and (filter.values or filter.excluded):
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")
         for field, _ in (*filter.values, *filter.excluded):
             if field != "retracted" and not counts.get(FILTERS[field]):
                 known = ", ".join(name for name, stored in FILTERS.items() if counts.get(stored)) or "none"
                 raise InputError(f"no document of {self.folder} has a {field} to filter by; usable filters: {known}")
 
-    def _fitting(self, filter: Filter) -> np.ndarray:
-        """Whether each document matches a filter, bool [R]; starts the JVM."""
-        from rerank_plugin.indexes.lucene_reader import filter_query, matching_numbers
+    def _matches(self, filter: Filter) -> Matches:
+        from rerank_plugin.indexes.lucene_reader import matching_numbers
+        from rerank_plugin.indexes.strategy_query import matching_query
 
         self.check_filter(filter)
-        reader = self.open_lucene()
-        rows = np.asarray(self.forward.lucene_rows)[matching_numbers(reader, filter_query(filter))]
+        reader, notes = self.open_lucene(), list[str]()
+        query = matching_query(filter, reader, self.description["lucene"], notes)
+        rows = np.asarray(self.forward.lucene_rows)[matching_numbers(reader, query)]
         reader.close()
-        matches = np.zeros(len(self.forward), bool)
-        matches[rows[rows < len(matches)]] = True  # numbers of deleted documents have no row
-        return matches
+        fits = np.zeros(len(self.forward), bool)
+        fits[rows[rows < len(fits)]] = True  # numbers of deleted documents have no row
+        return Matches(fits, int(fits.sum()), tuple(notes))
 
     @cached_property
-    def fitting(self) -> Callable[[Filter], Any]:
-        """`_fitting`, which it calls once for each of the last filters."""
+    def matches(self) -> Callable[[Filter], Matches]:
+        """The documents that match a filter, found once for each of the last filters; starts the JVM."""
         index = proxy(self)  # an index that held itself would wait for the garbage collector
-        return lru_cache(FILTERS_KEPT)(lambda filter: index._fitting(filter))
+        return lru_cache(FILTERS_KEPT)(lambda filter: index._matches(filter))
+
+    def fitting(self, filter: Filter) -> Any:
+        """Whether each document matches a filter, bool [R]."""
+        return self.matches(filter).fits
 
     def search(self, first_stage, query, depth: int):
         """The candidates of a first stage for a query; where documents may be missing, their ``missing`` says so."""

@@ -44,6 +44,12 @@ def analyzer(name: str) -> Any:
     return java_class("io.anserini.analysis.AnalyzerMap").getLanguageSpecificAnalyzer(name)
 
 
+def unstemmed_analyzer() -> Any:
+    """Lucene's analyzer of words as they stand: neither stemmed nor without stop words."""
+    builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
+    return builder.withTokenizer("standard").addTokenFilter("lowercase").addTokenFilter("asciiFolding").build()
+
+
 def reading(lucene: dict) -> Callable[[str], str]:
     """How a query's text reaches the analyzer of an index, by ``lucene`` of its description."""
     return analyzable if lucene.get("normalization") == VERSION else composed

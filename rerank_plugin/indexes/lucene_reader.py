@@ -243,15 +243,17 @@ def _document(
         raise InputError(f"{folder}: document {id}: {error}") from None
 
 
-def filter_query(filter: Filter) -> Any:
-    """Lucene's query for the documents that match a filter."""
+def filter_query(filter: Filter, strategy: Any = None) -> Any:
+    """Lucene's query for the documents that match a filter; ``strategy`` is that of its strategy, if it has one."""
 
     def any_of(field: str, values: Iterable[str]) -> Any:
         return clauses(*((value_query(field, value), "SHOULD") for value in values))
 
-    required = [(any_of(*group), "FILTER") for group in filter.values] or [
-        (java_class("org.apache.lucene.search.MatchAllDocsQuery")(), "FILTER")
-    ]
+    required = [(any_of(*group), "FILTER") for group in filter.values]
+    if strategy is not None:
+        required.append((strategy, "FILTER"))
+    elif not required:
+        required = [(java_class("org.apache.lucene.search.MatchAllDocsQuery")(), "FILTER")]
     return clauses(*required, *((any_of(*group), "MUST_NOT") for group in filter.excluded))
 
 

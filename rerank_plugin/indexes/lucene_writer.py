@@ -13,6 +13,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document
+from rerank_plugin.indexes.lucene_analysis import unstemmed_analyzer
 from rerank_plugin.indexes.lucene_reader import find_commit, open_directory
 from rerank_plugin.java.jvm import java_class, java_path
 from rerank_plugin.text.normalization import analyzable
@@ -207,10 +208,7 @@ def _analyzer(text_analyzer: Any) -> Any:
     """An analyzer of entire values in `TERMS`, of unstemmed words in `UNSTEMMED`; ``text_analyzer`` of the others."""
     custom = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer")
     values = custom.builder().withTokenizer("pattern", "pattern", VALUE).build()
-    words = (
-        custom.builder().withTokenizer("standard").addTokenFilter("lowercase").addTokenFilter("asciiFolding").build()
-    )
     fields = java_class("java.util.HashMap")()
     for name in (*TERMS, *UNSTEMMED):
-        fields.put(name, values if name in TERMS else words)
+        fields.put(name, values if name in TERMS else unstemmed_analyzer())
     return java_class("org.apache.lucene.analysis.miscellaneous.PerFieldAnalyzerWrapper")(text_analyzer, fields)

@@ -22,14 +22,6 @@ RETRACTED = "RETRACTED:"
 SHOWN = {"authors", "journal", "date", "retracted"}
 
 
-def by_date(ranking: Ranking) -> Ranking:
-    """The ranking by decreasing date, equal dates in its order; without dates, itself."""
-    if (published := ranking.candidates.index.published) is None:
-        return ranking
-    dates = [text.partition("\t")[0] for text in published.take(ranking.candidates.rows[ranking.order])]
-    return ranking._replace(order=ranking.order[sorted(range(len(dates)), key=dates.__getitem__, reverse=True)])
-
-
 def documents_of(ranking: Ranking, index: Index) -> Iterator[Document]:
     """The ranked documents as they are stored; where they are not, their titles."""
     rows, titles = ranking.candidates.rows[ranking.order], ranking.candidates.index.titles

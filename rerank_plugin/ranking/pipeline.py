@@ -21,6 +21,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Missing, Query
+from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.opening import open_index
@@ -33,7 +34,25 @@ from rerank_plugin.retrieval.register import FIRST_STAGES, RANKING, FirstStage, 
 from rerank_plugin.retrieval.run_file import RunConfig
 
 T = TypeVar("T")
+MOST_RANKED = 100_000  # documents of a strategy's set
+DATE, TAB = 10, ord("\t")  # bytes of a date; what ends it
 CandidateSource = Callable[[Query], Candidates]
+
+
+class Reading(NamedTuple):
+    """A query as it was understood.
+
+    Attributes:
+        query: the words that rank, and the filter.
+        read_as: the strategy in PubMed's language; None for plain words.
+        matches: the exact number of documents that match the strategy and the filter; None for plain words.
+        notes: what was left out, or could not be answered.
+    """
+
+    query: Query
+    read_as: str | None = None
+    matches: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Ranking(NamedTuple):
@@ -98,6 +117,7 @@ class Pipeline:
         stages: the rerankers, in order, each with the number of documents that it scores.
         filter: filter of queries without their own; None for all documents.
         running: options of the rerankers.
+        entire_sets: as of `OpenPipeline`.
     """
 
     index: str | Path | Index
@@ -106,6 +126,7 @@ class Pipeline:
     stages: tuple[Stage, ...] = ()
     filter: Filter | None = None
     running: RerankerOptions = RerankerOptions()
+    entire_sets: bool = True
 
     def open(self) -> OpenPipeline:
         """Open index, first stage and rerankers, all of one generation of the index.
@@ -120,28 +141,32 @@ class Pipeline:
 
         return retry_if_replaced(self.index, opened)
 
-    def open_for(self, query: Query) -> tuple[OpenPipeline, Candidates]:
+    def open_for(self, read: Callable[[Index], Reading]) -> tuple[OpenPipeline, Reading, Candidates]:
         """Open the pipeline for one query, and search: Java starts and searches while the rerankers load.
+
+        Args:
+            read: reads the query over the open index; as :func:`rerank_plugin.ranking.reading.read` does.
 
         Raises:
             InputError: as in `open`, or as in `OpenPipeline.candidates`.
         """
 
-        def searched() -> tuple[OpenPipeline, Candidates]:
+        def searched() -> tuple[OpenPipeline, Reading, Candidates]:
             index = self._index()
             index.forward  # noqa: B018 (opened once, before there are two threads)
 
-            def search() -> Candidates:
-                return self._opened(index, None).candidates(query)
+            def search() -> tuple[Reading, Candidates]:
+                pipeline, reading = self._opened(index, None), read(index)
+                return reading, pipeline.candidates(reading.query)
 
             if not isinstance(self.first_stage, LuceneConfig):  # others import torch, which two threads must not
-                candidates, scorer = search(), self.scorer(index)
+                (reading, candidates), scorer = search(), self.scorer(index)
             else:
                 with ThreadPoolExecutor(1) as executor:
                     future = executor.submit(search)
                     scorer = self.scorer(index)
-                    candidates = future.result()
-            return self._opened(index, scorer), candidates
+                    reading, candidates = future.result()
+            return self._opened(index, scorer), reading, candidates
 
         return retry_if_replaced(self.index, searched)
 
@@ -162,7 +187,8 @@ class Pipeline:
         if self.filter is not None:  # an invalid filter fails before the first query
             check_filter(first_stage, Query("", "", self.filter))
             index.check_filter(self.filter)
-        return OpenPipeline(index, first_stage, self.depth, scorer, self.filter, cuts_ranking(self.first_stage))
+        cuts = cuts_ranking(self.first_stage)
+        return OpenPipeline(index, first_stage, self.depth, scorer, self.filter, cuts, self.entire_sets)
 
 
 class OpenPipeline:
@@ -171,6 +197,7 @@ class OpenPipeline:
     Args:
         scorer: the rerankers as one scorer (:class:`~rerank_plugin.ranking.cascade.Cascade`); None without any.
         cuts_ranking: whether the depth cuts the final ranking instead of the candidates.
+        entire_sets: whether all documents of a strategy's set are candidates, up to `MOST_RANKED`, whatever the depth.
     """
 
     def __init__(
@@ -181,9 +208,10 @@ class OpenPipeline:
         scorer: Scorer | None = None,
         filter: Filter | None = None,
         cuts_ranking: bool = False,
+        entire_sets: bool = True,
     ):
         self.index, self.first_stage, self.depth, self.scorer = index, first_stage, depth, scorer
-        self.filter, self.cut = filter, depth if cuts_ranking else None
+        self.filter, self.cut, self.entire_sets = filter, depth if cuts_ranking else None, entire_sets
 
     def candidates(self, query: Query) -> Candidates:
         """The candidates of the first stage; an `InputError` if it cannot apply the query's filter."""
@@ -192,7 +220,11 @@ class OpenPipeline:
             query = query._replace(filter=self.filter)
         check_filter(self.first_stage, query)
         started = perf_counter()
-        candidates = self.index.search(self.first_stage, query, self.depth)
+        if query.filter is not None and query.filter.strategy is not None:
+            matches = self.index.matches(query.filter).total if self.entire_sets else self.depth
+            candidates = _of_set(self.index, self.first_stage, query, max(1, min(matches, MOST_RANKED)))
+        else:
+            candidates = self.index.search(self.first_stage, query, self.depth)
         candidates.search_ms = 1000 * (perf_counter() - started)
         return candidates
 
@@ -216,12 +248,60 @@ class OpenPipeline:
 
     def to_depth(self, depth: int) -> OpenPipeline:
         """A pipeline of the same open parts with another depth."""
-        return OpenPipeline(self.index, self.first_stage, depth, self.scorer, self.filter, self.cut is not None)
+        return OpenPipeline(
+            self.index, self.first_stage, depth, self.scorer, self.filter, self.cut is not None, self.entire_sets
+        )
 
     def close(self) -> None:
         """Close the first stage's files."""
         if (close := getattr(self.first_stage, "close", None)) is not None:  # optional
             close()
+
+
+def _of_set(index: Index, first_stage: FirstStage, query: Query, depth: int) -> Candidates:
+    """The best ``depth`` documents of a strategy's set: those that the first stage ranks, and then the others.
+
+    Without words to rank by, the newest are first.
+    """
+    assert query.filter is not None, "with the strategy"
+    fits = index.fitting(query.filter)
+    ranks_all = not isinstance(fits, np.ndarray)  # an index of other processes
+    if not (ranks_all or query.text.strip()):
+        by_id = Candidates(index.forward, (rows := np.flatnonzero(fits)), np.zeros(len(rows))).best()
+        rows = by_id.rows[newest_first(by_id)][:depth]
+        return Candidates(index.forward, rows, np.arange(len(rows), 0, -1))
+    candidates = index.search(first_stage, query, depth)
+    if ranks_all or len(candidates) >= depth:
+        return candidates
+    fits = fits.copy()
+    fits[candidates.rows] = False
+    others = Candidates(index.forward, (rows := np.flatnonzero(fits)), np.zeros(len(rows))).best()
+    below = candidates.first_stage_scores.min(initial=1) - 1
+    return Candidates(
+        index.forward,
+        np.concatenate([candidates.rows, others.rows])[:depth],
+        np.concatenate([candidates.first_stage_scores, others.first_stage_scores + below])[:depth],
+    )
+
+
+def by_date(ranking: Ranking) -> Ranking:
+    """The ranking by decreasing date, equal dates in its order."""
+    return ranking._replace(order=ranking.order[newest_first(ranking.candidates.take(ranking.order))])
+
+
+def newest_first(candidates: Candidates) -> np.ndarray:
+    """Places of candidates by decreasing date, int64 [C]; equal dates keep their order, those without one are last."""
+    published, rows = candidates.index.published, candidates.rows
+    if published is None or not len(rows):
+        return np.arange(len(rows))
+    if isinstance(published, StringTable):
+        dates = published.beginnings(rows, DATE)
+    else:
+        parts = [text[:DATE].encode().ljust(DATE, b"\0") for text in published.take(rows)]
+        dates = np.frombuffer(b"".join(parts), np.uint8).reshape(len(rows), DATE).copy()
+    dates[np.maximum.accumulate(dates == TAB, axis=1)] = 0  # the journal
+    _, ranks = np.unique(dates.view(f"S{dates.shape[1]}").ravel(), return_inverse=True)
+    return np.argsort(-ranks, kind="stable")
 
 
 def cuts_ranking(first_stage: FirstStageConfig | FirstStage) -> bool:

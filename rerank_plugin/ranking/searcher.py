@@ -22,7 +22,8 @@ from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.hits import Hit, Hits, ranked_hits
 from rerank_plugin.ranking.notes import NotesLog, notes_of
-from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, Reading, cuts_ranking
+from rerank_plugin.ranking.reading import PLAIN, PUBMED, read
 from rerank_plugin.ranking.reranker import Reranker, absolute, as_query, at_least
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_first_stage_mismatch
@@ -108,6 +109,8 @@ class Searcher:
         *,
         offset: int = 0,
         filter: Filter | Values | None = None,
+        query_syntax: str = PLAIN,
+        rank_by: str | None = None,
     ) -> Hits:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
@@ -121,14 +124,18 @@ class Searcher:
             remove_dups: whether only the first hit of each document id is kept.
             offset: number of top documents to skip: page 2 of ten hits each has the offset 10.
             filter: restricts the documents: a `Filter`, or an argument of `Filter.of`; None for all.
+            query_syntax: ``pubmed`` reads PubMed's language, too, ids, authors and journals (`read`). All documents
+                that match a strategy are ranked, up to 100,000, whatever the depth.
+            rank_by: the text that ranks them, instead of the strategy's own words.
 
         Raises:
-            InputError: the query is not a text, k is below 1, offset + k is above the depth with an offset, or the
-                first stage or the index does not support the filter.
+            InputError: the query is not a text, a strategy is malformed, k is below 1, offset + k is above the depth
+                with an offset, or the first stage or the index does not support the filter.
         """
         _check_plain(query_generator, fields)
-        query, depth = as_query(q, filter=filter), self._depth_for(k, offset)
-        hits = self._hits(self._rank(query, depth), int(k), offset)
+        reading = self.read(q, query_syntax, filter=filter, rank_by=rank_by)
+        depth = self._depth_for(k, 0 if reading.matches is not None else offset)
+        hits = self._hits(self._rank(reading.query, depth), int(k), at_least(offset, "offset", 0))
         if strip_segment_id:
             hits[:] = (
                 replace(hit, docid=hit.docid.split(".")[0]).read_by(partial(self.doc, hit.docid)) for hit in hits
@@ -137,6 +144,21 @@ class Searcher:
             first = {hit.docid: hit for hit in reversed(hits)}
             hits[:] = (hit for hit in hits if first[hit.docid] is hit)
         return hits
+
+    def read(
+        self,
+        q: str,
+        query_syntax: str = PUBMED,
+        *,
+        filter: Filter | Values | None = None,
+        rank_by: str | None = None,
+    ) -> Reading:
+        """A query as `search` understands it: ``read_as``, the exact number of ``matches``, ``notes``, and its words.
+
+        Errors as in `search`.
+        """
+        with self._while_open():
+            return read(self.index, as_query(q, filter=filter), query_syntax, rank_by)
 
     def batch_search(
         self,

@@ -22,7 +22,8 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
-from rerank_plugin.indexes.lucene_reader import clauses, filter_query, without_stored_fields
+from rerank_plugin.indexes.lucene_reader import clauses, without_stored_fields
+from rerank_plugin.indexes.strategy_query import matching_query, within
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
@@ -234,8 +235,8 @@ class LuceneFirstStage:
         if query.filter is None:
             return text, words, None
         self.index.check_filter(query.filter)
-        filter = filter_query(query.filter)
-        return text, clauses((words, "MUST"), (filter, "FILTER")), filter
+        matching = matching_query(query.filter, self.reader, self.index.description["lucene"])
+        return text, within(words, query.filter, matching), matching
 
     def _words(self, text: str) -> Any:
         """The Lucene query of the words of a text."""

@@ -69,6 +69,12 @@ class SearchAnswer(IndexAnswer):
     first_stage: str
     depth: int
     total: int = Field(description="Number of candidates, at most the depth.")
+    read_as: str | None = Field(
+        default=None, description="How query_syntax=pubmed read the query, in PubMed's language; null for plain words."
+    )
+    matches: int | None = Field(
+        default=None, description="Exact number of documents that match what read_as says; null for plain words."
+    )
     reranked: bool = Field(description="False without a reranker, or if the deadline passed before scoring.")
     timings: Timings
     notes: list[str] = Field(default=[], description="Warnings about the query, to show beside the ranking.")

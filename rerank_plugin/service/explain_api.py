@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from rerank_plugin.base import records
 from rerank_plugin.base.filters import Filter
@@ -13,19 +13,19 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import IndexAnswer, QueryText
 from rerank_plugin.service.errors import error_responses, field_errors
-from rerank_plugin.service.parameters import MOST_FILTERS, QueryString
+from rerank_plugin.service.parameters import MOST_FILTERS, QueryLines, QuerySyntax
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service, get_service
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
 
-class ExplainParameters(BaseModel):
+class ExplainParameters(QuerySyntax):
     """The parameters of an explanation."""
 
     model_config = ConfigDict(extra="forbid")
 
-    query: QueryString = Field(min_length=1)
+    query: QueryLines = Field(min_length=1)
     docid: str = Field(description="Id of a candidate of the query.")
     reranker: str | None = Field(
         default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
@@ -82,11 +82,14 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
     index.reranker(name)  # an unknown name is refused before the query waits
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
-    query = records.Query(parameters.query, parameters.query, document_filter)
+    text = parameters.text(parameters.query)
+    query = records.Query(text, text, document_filter)
     depth = service.depth(parameters.depth)
 
     def retrieve() -> tuple[records.Query, Candidates, str, str, str]:
-        return query, index.candidates(query, stage, depth), parameters.docid, name, stage
+        reading = index.read(query, parameters.query_syntax, parameters.rank_by)
+        candidates = index.candidates(reading.query, stage, depth, entire_sets=parameters.depth is None)
+        return reading.query, candidates, parameters.docid, name, stage
 
     def answer(explanation: Explanation) -> ExplainAnswer:
         return ExplainAnswer(index=index.name, **explanation.as_json() | {"reranker": name})

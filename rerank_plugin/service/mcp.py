@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.ranking.reading import PUBMED
 from rerank_plugin.service import explain_api, rerank_api, search_api
 from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer
 from rerank_plugin.service.collections import Snapshot
@@ -61,6 +62,8 @@ class ShortAnswer(BaseModel):
     first_stage: str
     reranked: bool
     total: int = Field(description="Number of candidates.")
+    read_as: str | None = Field(description="How the query was read, in PubMed's language; null for plain words.")
+    matches: int | None = Field(description="Exact number of documents that match it; null for plain words.")
     candidates: list[ShortHit]
     notes: list[str] = Field(description="Warnings about the query.")
 
@@ -159,11 +162,21 @@ def mcp_server(service: Service) -> MCPServer:
         first_stage: str | None = None,
         fields: Fields = None,
         max_doc_length: int = SHOWN_LENGTH,
+        offset: int = 0,
+        sort: Literal["score", "date"] = "score",
+        query_syntax: Literal["plain", "pubmed"] = PUBMED,
+        rank_by: str | None = None,
     ) -> Annotated[CallToolResult, ShortAnswer]:
-        """Search an index (by default the first) with plain words; get_document returns a document whole."""
+        """Search an index (by default the first); get_document returns a document whole.
+
+        A query is plain words, an id, a DOI, an author or a journal, or a strategy in PubMed's language: AND, OR, NOT,
+        "phrases", word*, and tags as in aspirin[ti]. The strategy decides which documents match, and its words or
+        rank_by rank them.
+        """
         with admitted() as snapshot:
             parameters = SearchParameters(
                 query=[query], hits=hits, filter=_listed(filter), reranker=reranker, first_stage=first_stage,
+                offset=offset, sort=sort, query_syntax=query_syntax, rank_by=rank_by,
                 fields=_fields(fields or SHOWN_FIELDS),
                 max_doc_length=max_doc_length,
             )  # fmt: skip
@@ -179,6 +192,8 @@ def mcp_server(service: Service) -> MCPServer:
                     first_stage=found.first_stage,
                     reranked=found.reranked,
                     total=found.total,
+                    read_as=found.read_as,
+                    matches=found.matches,
                     candidates=candidates,
                     notes=found.notes,
                 )  # fmt: skip
@@ -209,11 +224,18 @@ def mcp_server(service: Service) -> MCPServer:
 
     @tool("Explain a rank")
     async def explain(
-        query: str, docid: Id, index: str | None = None, reranker: str | None = None, filter: Filters = None
+        query: str,
+        docid: Id,
+        index: str | None = None,
+        reranker: str | None = None,
+        filter: Filters = None,
+        query_syntax: Literal["plain", "pubmed"] = PUBMED,
     ) -> Annotated[CallToolResult, ExplainAnswer]:
         """Explain the score and rank of a document in the results of a search, without the match matrix."""
         with admitted() as snapshot:
-            parameters = ExplainParameters(query=query, docid=str(docid), reranker=reranker, filter=_listed(filter))
+            parameters = ExplainParameters(
+                query=query, docid=str(docid), reranker=reranker, filter=_listed(filter), query_syntax=query_syntax
+            )
             answer = await explain_api.explain_document(service, snapshot.index(index), parameters)
             return _compact(answer.model_copy(update={"matrix": [], "pooled": []}))
 

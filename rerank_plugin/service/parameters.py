@@ -33,7 +33,13 @@ def spaced(text: str) -> str:
     return WHITE.sub(" ", text)
 
 
+def spaced_lines(text: str) -> str:
+    """`spaced` for each line of a text."""
+    return "\n".join(map(spaced, text.splitlines())) if "\n" in text else spaced(text)
+
+
 QueryString = Annotated[str, AfterValidator(spaced)]
+QueryLines = Annotated[str, AfterValidator(spaced_lines)]  # a strategy may be of numbered lines
 
 
 class DocumentForm(BaseModel):
@@ -65,10 +71,27 @@ class DocumentForm(BaseModel):
         return fields
 
 
-class SearchParameters(DocumentForm):
+class QuerySyntax(BaseModel):
+    """How the text of a query is read."""
+
+    query_syntax: Literal["plain", "pubmed"] = Field(
+        default="plain",
+        description="plain: words to rank by. pubmed: PubMed's language, too (AND, OR, NOT, tags, phrases, word*), an "
+        "id, a DOI, an author or a journal alone; the strategy decides the set, which is ranked as a whole.",
+    )
+    rank_by: QueryString | None = Field(
+        default=None, min_length=1, description="Text that ranks a strategy's set, instead of its own words."
+    )
+
+    def text(self, query: str) -> str:
+        """The text of a query: lines are of strategies only."""
+        return spaced(query) if self.query_syntax == "plain" else query
+
+
+class SearchParameters(DocumentForm, QuerySyntax):
     """The parameters of a search."""
 
-    query: list[Annotated[QueryString, Field(min_length=1)]] = Field(
+    query: list[Annotated[QueryLines, Field(min_length=1)]] = Field(
         min_length=1, fail_fast=True, description="May be repeated."
     )
     hits: int = Field(default=10, ge=1, le=1000)

@@ -8,7 +8,6 @@ from functools import partial
 from time import perf_counter
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from rerank_plugin.base import records
@@ -16,7 +15,8 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.filter_values import emptied
 from rerank_plugin.ranking.hits import Hit, ranked_hits
-from rerank_plugin.ranking.pipeline import Ranking, rank, read
+from rerank_plugin.ranking.pipeline import Ranking, by_date, rank, read
+from rerank_plugin.ranking.reading import PLAIN, Reading
 from rerank_plugin.ranking.stored_documents import StoredDocument
 from rerank_plugin.ranking.texts import fields_of
 from rerank_plugin.rerankers import summary_of
@@ -112,19 +112,26 @@ def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
 async def search(service: Service, index: ServedIndex, parameters: SearchParameters) -> list[SearchAnswer]:
     """The answers to all queries; a `RequestError` if a parameter exceeds a limit or has an unknown name."""
     depth = service.depth(parameters.depth)
+    if parameters.query_syntax == PLAIN:
+        _check_last(parameters, depth)
+    if len(parameters.query) > (limit := service.config.most_queries):
+        raise RequestError(400, f"{len(parameters.query)} queries, but a request may have at most {limit}", "query")
+    for text in parameters.query:
+        service.check_text(text, "query")
+    service.check_text(parameters.rank_by or "", "rank_by")
+    with field_errors("filter"):
+        document_filter = Filter.parse(parameters.filter) if parameters.filter else None
+    queries = [records.Query(text, text, document_filter) for text in map(parameters.text, parameters.query)]
+    return list(await asyncio.gather(*(_search_one(service, index, parameters, query, depth) for query in queries)))
+
+
+def _check_last(parameters: SearchParameters, depth: int) -> None:
+    """A `RequestError` if the requested hits end below the depth."""
     if (last := parameters.offset + parameters.hits) > depth:
         field = "offset" if parameters.offset else "hits"
         raise RequestError(
             400, f"offset + hits is {last}, but only {depth} candidates are retrieved: ask for a depth of {last}", field
         )
-    if len(parameters.query) > (limit := service.config.most_queries):
-        raise RequestError(400, f"{len(parameters.query)} queries, but a request may have at most {limit}", "query")
-    for text in parameters.query:
-        service.check_text(text, "query")
-    with field_errors("filter"):
-        document_filter = Filter.parse(parameters.filter) if parameters.filter else None
-    queries = [records.Query(text, text, document_filter) for text in parameters.query]
-    return list(await asyncio.gather(*(_search_one(service, index, parameters, query, depth) for query in queries)))
 
 
 class _Search:
@@ -132,33 +139,41 @@ class _Search:
 
     def __init__(self, index: ServedIndex, parameters: SearchParameters, query: records.Query, stage: str, depth: int):
         self.index, self.parameters, self.query, self.stage, self.depth = index, parameters, query, stage, depth
-        self.started = perf_counter()
+        self.started, self.reading = perf_counter(), Reading(query)
         self.candidates: Candidates | None = None
 
     def retrieve(self) -> tuple[records.Query, Candidates]:
+        parameters = self.parameters
+        self.reading = self.index.read(self.query, parameters.query_syntax, parameters.rank_by)
+        if self.reading.matches is None:
+            _check_last(parameters, self.depth)
         settings = {name: value for name in LUCENE_SETTINGS if (value := getattr(self.parameters, name)) is not None}
-        self.candidates = self.index.candidates(self.query, self.stage, self.depth, settings)
-        return self.query, self.candidates
+        entire = parameters.depth is None
+        self.candidates = self.index.candidates(self.reading.query, self.stage, self.depth, settings, entire)
+        if self.reading.matches is not None and entire:
+            self.depth = len(self.candidates)
+        return self.reading.query, self.candidates
 
     def answer(self, reranker: str, scored: Ranking | None) -> SearchAnswer:
         """The answer; in first-stage order if ``scored`` is None."""
         if (candidates := self.candidates) is None:  # no reranker, or the deadline passed before its turn
             _, candidates = self.retrieve()
-        ranking = rank(self.query, candidates, None) if scored is None else scored
+        ranking = rank(self.reading.query, candidates, None) if scored is None else scored
         ranking = ranking.best(self.index.cutoff(self.stage, self.depth))
         return read(ranking, partial(self._shown, reranker, scored is not None))
 
     def _shown(self, reranker: str, reranked: bool, ranking: Ranking) -> SearchAnswer:
         if self.parameters.sort == "date":
-            ranking = ranking._replace(order=_by_date(ranking))
+            ranking = by_date(ranking)
         hits = ranked_hits(ranking, self.parameters.hits, self.parameters.offset)
-        shown = _candidates(self.index, hits, self.parameters, query_stems(self.query.text))
-        notes = self.index.notes(self.query, self.stage, reranker)
+        shown = _candidates(self.index, hits, self.parameters, query_stems(self.reading.query.text))
+        notes = [*self.reading.notes, *self.index.notes(self.reading.query, self.stage, reranker)]
         if not shown and (emptied_by := emptied(self.index.index, self.query.filter)):
             notes = [emptied_by, *notes]
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
             candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,
+            read_as=self.reading.read_as, matches=self.reading.matches,
             timings=_timings(ranking.candidates.search_ms, ranking, self.started),
             notes=[*([] if hits.missing is None else [str(hits.missing)]), *notes], shards=_shards(hits.missing),
         )  # fmt: skip
@@ -204,13 +219,6 @@ def _timings(first_stage_ms: float, ranking: Ranking | None, started: float) -> 
     total_ms = 1000 * (perf_counter() - started)
     times = {"first_stage_ms": first_stage_ms, "features_ms": features_ms, "model_ms": model_ms, "total_ms": total_ms}
     return Timings(**{name: round(value, 3) for name, value in times.items()})
-
-
-def _by_date(ranking: Ranking) -> np.ndarray:
-    """Places of the candidates by decreasing date, ties by decreasing score, int64 [C]."""
-    published = ranking.candidates.index.published.take(ranking.candidates.rows[ranking.order])
-    dates = [text.partition("\t")[0] for text in published]
-    return ranking.order[sorted(range(len(dates)), key=dates.__getitem__, reverse=True)]
 
 
 def _candidates(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: frozenset[str]) -> list[Candidate]:

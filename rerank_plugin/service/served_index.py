@@ -30,6 +30,7 @@ from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import notes_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking, rank, rank_together
+from rerank_plugin.ranking.reading import Reading, read
 from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
@@ -138,8 +139,17 @@ class ServedIndex:
             log.info("index %s: warming %s", self.name, name)
             reranker.rank_together([*zip(queries, candidates[BM25])])
 
-    def candidates(self, query: Query, stage: str, depth: int, settings: dict[str, Any] | None = None) -> Candidates:
+    def candidates(
+        self,
+        query: Query,
+        stage: str,
+        depth: int,
+        settings: dict[str, Any] | None = None,
+        entire_sets: bool = True,
+    ) -> Candidates:
         """The candidates of a query; ``settings`` are settings of Lucene's first stages, such as ``k1``.
+
+        ``entire_sets`` is as of `OpenPipeline`.
 
         Raises:
             RequestError: the first stage is unknown, or does not support the settings or the filter of the query.
@@ -156,7 +166,16 @@ class ServedIndex:
             with field_errors(field):
                 first_stage = configured(**settings)
         with field_errors("filter"):
-            return OpenPipeline(self.index, first_stage, depth).candidates(query)
+            return OpenPipeline(self.index, first_stage, depth, entire_sets=entire_sets).candidates(query)
+
+    def read(self, query: Query, syntax: str, rank_by: str | None) -> Reading:
+        """The query as :mod:`rerank_plugin.ranking.reading` understands it; a `RequestError` for a malformed one."""
+        detach_at_thread_end()
+        if query.filter is not None:
+            with field_errors("filter"):
+                self.index.check_filter(query.filter)
+        with field_errors("query"):
+            return read(self.index, query, syntax, rank_by)
 
     def cutoff(self, stage: str, depth: int) -> int | None:
         """The cutoff of the final ranking: the depth, if the first stage does not apply it; otherwise None."""

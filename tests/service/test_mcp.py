@@ -37,7 +37,12 @@ async def use(client):
     assert [result["index"] for result in ranked["results"]] == [1]
     reason = await call(client, "explain", query="aspirin heart attack", docid=best)
     assert reason["rank"] == 1 and reason["sentence"] and reason["score"] == pytest.approx(hits[0]["score"], abs=1e-4)
+    strategy = {"query": "aspirin[ti] OR heart[ti]", "rank_by": "aspirin heart attack"}
+    first, second = [await call(client, "search", **strategy, hits=1, offset=offset) for offset in (0, 1)]
+    assert first["read_as"] == strategy["query"] and first["matches"] == first["total"] > 1
+    assert [hit["rank"] for hit in first["candidates"] + second["candidates"]] == [1, 2]
     for tool, arguments, message in (
+        ("search", {"query": "aspirin AND"}, "at character 9: nothing follows AND"),
         ("search", {"query": "a", "index": "none"}, "no index 'none'"),
         ("search", {"query": "a", "hits": 0}, "hits: Input should be greater than or equal to 1"),
         ("get_document", {"docid": "none"}, "no document 'none'"),

@@ -247,7 +247,7 @@ def test_notes_are_shown_once_above_the_results(page, address):
     small(page)
     page.route("**/v1/statins/search*", answer)
     search(page, address)
-    notes = page.get_by_role("status").locator("p").all_text_contents()
+    notes = page.get_by_role("status").locator("p.notice").all_text_contents()
     assert notes == ["<b>AND</b> is read as a word", "of a reranker"] and accessible(page)
 
 

@@ -3,8 +3,9 @@
 const TOKEN = "rerank_plugin token";
 
 export class ServiceError extends Error {
-  constructor(status, message, retryAfter = 0) {
+  constructor(status, message, retryAfter = 0, field = "") {
     super(message);
+    this.field = field; // the parameter at fault
     this.status = status;
     this.retryAfter = retryAfter; // seconds
   }
@@ -38,7 +39,7 @@ export async function get(path, parameters = {}, signal = undefined) {
     throw new ServiceError(0, "The service does not answer. Is it running?");
   }
   const body = await response.json().catch(() => ({ error: "The service's answer is not valid JSON." }));
-  if (!response.ok) throw new ServiceError(response.status, body.error, Number(response.headers.get("Retry-After")));
+  if (!response.ok) throw new ServiceError(response.status, body.error, Number(response.headers.get("Retry-After")), body.field);
   return body;
 }
 

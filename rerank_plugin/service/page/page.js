@@ -59,6 +59,7 @@ function fillForm() {
   for (const id of ["left", "right"]) options(id, rerankers, (name) => (name === "none" ? "first stage alone" : name));
   for (const name of CHOICES) byId(name).value = state[name];
   byId("query").value = state.query;
+  byId("rank").value = state.rank;
   options("suggestions", index.suggestions);
   fillFilters(index.fields);
 }
@@ -80,7 +81,9 @@ function fillFilters(fields) {
 }
 
 function readForm() {
-  for (const name of [...CHOICES, "query"]) state[name] = byId(name).value;
+  const before = state.query;
+  for (const name of [...CHOICES, "query", "rank"]) state[name] = byId(name).value;
+  if (state.query !== before) state.syntax = "pubmed"; // another query is read anew
   state.sort = byId("sort")?.value ?? "score";
   const values = (input) => input.value.split(";").map((value) => value.trim()).filter(Boolean);
   state.filter = [...document.querySelectorAll("[data-filter]")].flatMap((input) =>
@@ -109,8 +112,8 @@ async function search() {
   byId("results").classList.add("waiting");
   showStatus("Searching …", "loading");
   await guarded(search, async () => {
-    const { query, hits, stage, filter, sort } = state;
-    const parameters = { query, hits, first_stage: stage, filter, sort };
+    const { hits, sort } = state;
+    const parameters = { ...asked(), hits, sort };
     const rank = (reranker) => get(indexPath(state.index, "search"), { ...parameters, reranker }, current.signal);
     const left = await rank(state.left); // not concurrently: each search shows its own times
     const right = await rank(state.right);
@@ -123,11 +126,35 @@ async function search() {
     const count = `${right.candidates.length} documents on the right`;
     const notes = new Set([left.notes, right.notes].flat().filter(Boolean)); // both sides mostly have the same notes
     const lines = [...notes].map((note) => element("p", { class: "notice" }, note));
-    byId("status").replaceChildren(element("span", { class: "visually-hidden" }, count), ...lines);
+    const understood = right.read_as === null ? null : readAs(right);
+    byId("status").replaceChildren(element("span", { class: "visually-hidden" }, count), ...[understood, ...lines].filter(Boolean));
     if (state.doc) await open(state.doc, state.side || "right");
     else dialog.close();
   });
   if (current === controller) byId("results").classList.remove("waiting");
+}
+
+/** The parameters that say what is searched: the query, how it is read, the filters. */
+function asked() {
+  const { query, syntax, rank, stage, filter } = state;
+  return { query: query.replace(/\s*⏎\s*/g, "\n"), query_syntax: syntax, rank_by: syntax === "plain" ? "" : rank, first_stage: stage, filter };
+}
+
+/** How a query was read, with the exact number of documents, and a button that reads it as plain words. */
+function readAs({ read_as, matches }) {
+  const number = `${matches.toLocaleString("en")} ${matches === 1 ? "document" : "documents"}`;
+  return element("p", { class: "understood" }, "Read as ", element("b", { dir: "auto" }, read_as), `: ${number}. `, plainWords());
+}
+
+function plainWords() {
+  return element("button", { type: "button", id: "plain", click: () => searchAs("plain") }, "Search as plain words");
+}
+
+function searchAs(syntax) {
+  Object.assign(state, { syntax, doc: "", side: "" });
+  if (syntax === "plain") state.rank = byId("rank").value = "";
+  toAddress(state);
+  search();
 }
 
 function click(docid, from) {
@@ -156,8 +183,7 @@ async function open(docid, from) {
   if (!dialog.open) dialog.showModal();
   const stored = (note) => get(indexPath(state.index, `doc/${encodeURIComponent(docid)}`)).then((answer) => documentView(answer, note));
   const explained = () => {
-    const { query, stage, filter } = state;
-    const parameters = { query, docid, reranker: state[from], first_stage: stage, filter };
+    const parameters = { ...asked(), docid, reranker: state[from] };
     return get(indexPath(state.index, "explain"), parameters).then(explanationView);
   };
   try {
@@ -197,13 +223,23 @@ function showError(error, retry) {
     const send = (event) => { event.preventDefault(); keepToken(token.value); retry(); };
     const form = element("form", { submit: send }, token, element("button", {}, "Use token"));
     showStatus("This service requires a token.", "error", form);
-  } else showStatus(error.message, "error", ...(error.status === 400 ? [] : [button]));
+  } else if (error.status === 400) {
+    const strategy = state?.query && state.syntax !== "plain" && error.field === "query";
+    showStatus(error.message, "error", ...(strategy ? [plainWords()] : []));
+  } else showStatus(error.message, "error", button);
 }
 
 function showStatus(text, kind, ...actions) {
   byId("status").replaceChildren(element("p", { class: kind }, text), ...actions);
 }
 
+// The lines of a pasted strategy, which a field of one line would join.
+byId("query").addEventListener("paste", (event) => {
+  const text = event.clipboardData.getData("text");
+  if (!text.trim().includes("\n")) return;
+  event.preventDefault();
+  event.target.setRangeText(text.trim().replace(/\s*\n\s*/g, " ⏎ "), event.target.selectionStart, event.target.selectionEnd, "end");
+});
 byId("search").addEventListener("submit", (event) => {
   event.preventDefault();
   readForm();

@@ -1,8 +1,8 @@
-// The page's state, kept as parameters of its address: index, query, stage, left, right, hits, sort, filters, and the
+// The page's state, kept as parameters of its address: index, query, how it is read, the text to rank by, stage, left, right, hits, sort, filters, and the
 // open document.
 
-const NAMES = ["index", "query", "stage", "left", "right", "hits", "sort", "doc", "side"];
-const DEFAULTS = { left: "none", hits: "10", sort: "score" };
+const NAMES = ["index", "query", "syntax", "rank", "stage", "left", "right", "hits", "sort", "doc", "side"];
+const DEFAULTS = { syntax: "pubmed", left: "none", hits: "10", sort: "score" };
 
 export function fromAddress() {
   const parameters = new URLSearchParams(location.search);

@@ -1,0 +1,238 @@
+"""Lucene's query of a Boolean strategy (:mod:`rerank_plugin.base.strategy`), built of objects and never of a text.
+
+Words without a tag and without quotes are found as in a ranked search, by their stems, and in their other spellings;
+phrases, truncated words and words with a tag as they stand, as PubMed does. An index of another program has no fields
+of words as they stand: there, stems are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rerank_plugin.base.filters import Filter, compared
+from rerank_plugin.base.metadata_fields import UNSTEMMED
+from rerank_plugin.base.strategy import ALL, AND, NOT, OR, WORDS, Dates, Strategy, Term
+from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading, unstemmed_analyzer
+from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query, indexed_fields, pyjnius_lock
+from rerank_plugin.java.jvm import java_class
+from rerank_plugin.text.spelling import spellings
+
+MOST_FORMS = 1000  # terms that a truncated word stands for
+MOST_CLAUSES = 1 << 16  # of Lucene's query, fields and spellings included
+FIELDS = {
+    ALL: ("title", "abstract", "subjects", "other_text"),
+    "ti": ("title",),
+    "ab": ("abstract",),
+    "tiab": ("title", "abstract", "other_text"),
+    "tw": ("title", "abstract", "subjects", "other_text"),
+}  # of texts
+STEMMED = (CONTENTS, "subjects", "other_text")
+VALUES = {
+    "au": ("author_names", "author"),
+    "1au": ("first_author", "author"),
+    "ta": ("journal_names", "journal"),
+    "mh": ("mesh", "mesh"),
+    "majr": ("major_topics", "major"),
+    "sh": ("subheadings", "subheading"),
+    "pt": ("type_names", "type"),
+    "la": ("language_names", "language"),
+    "nm": ("chemicals", "chemical"),
+    "ot": ("keywords", "keyword"),
+    "dp": ("date", "year"),
+    "edat": ("entry_date", "entered"),
+}  # of entire values: the field in Lucene, and the filter that compares it
+IDS = {"pmid": ("id", "pmid"), "doi": ("doi",), "pmc": ("pmc",)}
+
+
+class StrategyQueries:
+    """Builds Lucene's queries of strategies over one index.
+
+    Args:
+        reader: an IndexReader.
+        lucene: the part ``lucene`` of the index's description.
+
+    Attributes:
+        notes: what the index could not answer, in the order of the strategy.
+    """
+
+    def __init__(self, reader: Any, lucene: dict):
+        package = "org.apache.lucene"
+        self.reader, self.notes, self.fields = reader, dict[str, None](), frozenset(indexed_fields(reader))
+        self.searcher = java_class(f"{package}.search.IndexSearcher")(reader)
+        self.searcher.setMaxClauseCount(MOST_CLAUSES)
+        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
+        builder = java_class(f"{package}.util.QueryBuilder")
+        self.unstemmed_analyzer = unstemmed_analyzer()
+        self.stems, self.as_they_stand = builder(self.analyzer), builder(self.unstemmed_analyzer)
+        self.term, self.term_query = java_class(f"{package}.index.Term"), java_class(f"{package}.search.TermQuery")
+
+    def query(self, strategy: Strategy) -> Any:
+        """The query; it matches nothing where no part of the strategy can match."""
+        with pyjnius_lock:
+            return self._query(strategy) or java_class("org.apache.lucene.search.MatchNoDocsQuery")()
+
+    def _query(self, strategy: Strategy) -> Any | None:
+        """The query of a part; None for one of stop words only, which is left out."""
+        if isinstance(strategy, Dates):
+            return self._dates(strategy)
+        if isinstance(strategy, Term):
+            if strategy.field in WORDS:
+                return self._words(strategy)
+            return self._ids(strategy) if strategy.field in IDS else self._value(strategy)
+        queries = [self._query(part) for part in strategy.parts]
+        kept = [query for query in queries if query is not None]
+        if strategy.role == OR:
+            return _any(kept)
+        if strategy.role == AND:
+            return clauses(*((query, "FILTER") for query in kept)) if kept else None
+        assert strategy.role == NOT
+        if queries[0] is None:
+            return None
+        return clauses((queries[0], "FILTER"), *((query, "MUST_NOT") for query in kept[1:]))
+
+    def _words(self, term: Term) -> Any | None:
+        if term.near is not None:
+            return self._in_fields(term, self._near)
+        if term.truncated:
+            return self._in_fields(term, self._truncated)
+        if term.phrase:
+            return self._in_fields(term, self._phrase)
+        if term.field == ALL:
+            return self._loose(term.text)
+        together = self._in_fields(term, self._phrase)
+        if " " not in term.text or (together is not None and self.searcher.count(together)):
+            return together
+        words = [self._in_fields(term._replace(text=word), self._phrase) for word in term.text.split()]
+        return clauses(*((word, "FILTER") for word in words if word is not None)) if any(words) else None
+
+    def _in_fields(self, term: Term, query_in: Callable[[str, Term, Any], Any | None]) -> Any | None:
+        """The query of a term in any of its fields of words as they stand, or else of stems."""
+        names = FIELDS[term.field]
+        if not self.fields.isdisjoint(UNSTEMMED):
+            unstemmed = [name for name, stemmed in UNSTEMMED.items() if stemmed in names and name in self.fields]
+            queries = [query_in(name, term, self.as_they_stand) for name in unstemmed]
+        else:
+            stemmed = [name for name in names if name in self.fields] or [CONTENTS]
+            queries = [query_in(name, term, self.stems) for name in stemmed]
+        return _any([query for query in queries if query is not None])
+
+    def _phrase(self, field: str, term: Term, builder: Any) -> Any | None:
+        return builder.createPhraseQuery(field, self.read(term.text))
+
+    def _loose(self, text: str) -> Any | None:
+        """The query of a word by its stem, in each of its spellings."""
+        names = [name for name in STEMMED if name in self.fields]
+        queries = [self.stems.createPhraseQuery(name, form) for form in spellings(text) for name in names]
+        return _any([query for query in queries if query is not None])
+
+    def _tokens(self, text: str, builder: Any) -> list[str]:
+        used = self.unstemmed_analyzer if builder is self.as_they_stand else self.analyzer
+        return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, self.read(text)).toArray())
+
+    def _near(self, field: str, term: Term, builder: Any) -> Any | None:
+        spans = "org.apache.lucene.queries.spans.Span"
+        near = java_class(f"{spans}NearQuery").newUnorderedNearQuery(field)
+        tokens = list(dict.fromkeys(self._tokens(term.text, builder)))
+        if len(tokens) < 2:
+            return self._phrase(field, term, builder)
+        for token in tokens:
+            near.addClause(java_class(f"{spans}TermQuery")(self.term(field, token)))
+        return near.setSlop(term.near).build()
+
+    def _truncated(self, field: str, term: Term, builder: Any) -> Any | None:
+        """The query of a truncated word, or of a phrase whose last word is truncated."""
+        *before, last = self._tokens(term.text, builder) or [self.read(term.text).lower()]
+        if builder is self.stems:  # of a stemmed word, the beginning may be longer than its stem
+            last = self.read(term.text).lower().split()[-1]
+        forms = self._forms(field, last, term)
+        if builder is self.stems:
+            forms += self._tokens(last, builder)
+        if not forms:
+            return java_class("org.apache.lucene.search.MatchNoDocsQuery")()
+        if not before:
+            text, values = java_class("org.apache.lucene.util.BytesRef"), java_class("java.util.ArrayList")()
+            for form in forms:
+                values.add(text(form.encode()))
+            return java_class("org.apache.lucene.search.TermInSetQuery")(field, values)
+        phrase = java_class("org.apache.lucene.search.MultiPhraseQuery$Builder")()
+        for token in before:
+            phrase.add([self.term(field, token)])
+        return phrase.add([self.term(field, form) for form in forms]).build()
+
+    def _forms(self, field: str, beginning: str, term: Term) -> list[str]:
+        """The terms of a field with a beginning, at most `MOST_FORMS`."""
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field)
+        if terms is None:
+            return []
+        iterator, forms = terms.iterator(), list[str]()
+        end = java_class("org.apache.lucene.index.TermsEnum$SeekStatus").END
+        if iterator.seekCeil(java_class("org.apache.lucene.util.BytesRef")(beginning.encode())) == end:
+            return []
+        value = iterator.term()
+        while value is not None and (form := value.utf8ToString()).startswith(beginning):
+            if len(forms) == MOST_FORMS:
+                self._note(f"{term.text}* has more than {MOST_FORMS:,} forms: the first in the alphabet are searched")
+                break
+            forms.append(form)
+            value = iterator.next()
+        return forms
+
+    def _value(self, term: Term) -> Any:
+        field, compared_as = VALUES[term.field]
+        self._check(field, term)
+        value = compared(compared_as, term.text)
+        if term.truncated:
+            return java_class("org.apache.lucene.search.PrefixQuery")(self.term(field, value))
+        return self.term_query(self.term(field, value))
+
+    def _ids(self, term: Term) -> Any:
+        value = term.text.lower() if term.field != "pmid" else term.text
+        return _any([self.term_query(self.term(field, value)) for field in IDS[term.field]])
+
+    def _dates(self, dates: Dates) -> Any:
+        field, _ = VALUES[dates.field]
+        self._check(field, dates)
+        first = dates.first
+        while first.endswith("-01"):  # a date without day or month is at its beginning
+            first = first[:-3]
+        term_range = java_class("org.apache.lucene.search.TermRangeQuery")
+        return term_range.newStringRange(field, first, f"{dates.last}~", True, False)  # sorts after digits, hyphens
+
+    def _check(self, field: str, part: Term | Dates) -> None:
+        if field not in self.fields:
+            self._note(f"no document of the index has what [{part.field}] searches: {part} matches none")
+
+    def _note(self, note: str) -> None:
+        self.notes[note] = None
+
+
+def matching_query(filter: Filter, reader: Any, lucene: dict, notes: list[str] | None = None) -> Any:
+    """Lucene's query for the documents that match a filter and its strategy.
+
+    Args:
+        reader, lucene: as of `StrategyQueries`.
+        notes: its notes are added here.
+    """
+    if filter.strategy is None:
+        return filter_query(filter)
+    queries = StrategyQueries(reader, lucene)
+    query = queries.query(filter.strategy)
+    if notes is not None:
+        notes += queries.notes
+    return filter_query(filter, query)
+
+
+def within(words: Any, filter: Filter, matching: Any) -> Any:
+    """Lucene's query of the documents that ``matching`` of a filter finds, scored by words.
+
+    Without a strategy a document must have one of the words; the set of a strategy is entire.
+    """
+    return clauses((words, "MUST" if filter.strategy is None else "SHOULD"), (matching, "FILTER"))
+
+
+def _any(queries: Iterable[Any]) -> Any | None:
+    queries = list(queries)
+    if len(queries) < 2:
+        return queries[0] if queries else None
+    return clauses(*((query, "SHOULD") for query in queries))

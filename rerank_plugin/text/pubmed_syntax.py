@@ -1,0 +1,430 @@
+"""PubMed's query language: a text is read as a :class:`~rerank_plugin.base.strategy.Strategy`.
+
+https://pubmed.ncbi.nlm.nih.gov/help/: AND, OR and NOT in capital letters, from left to right; words side by side are
+joined by AND; parentheses, phrases in quotes, ``word*``, ``"words"[tiab:~3]``, ``2015:2019[dp]``, a tag after a term;
+a strategy of numbered lines, where a later line names earlier ones (``1 OR 2``, ``#1 AND #2``) and the last one counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rerank_plugin.base.errors import InputError, nearest
+from rerank_plugin.base.strategy import ALL, AND, NOT, OR, WORDS, Dates, Group, Strategy, Term
+
+MOST_CLAUSES = 1000
+MOST_NESTED = 100  # parentheses in parentheses, and changes between AND, OR and NOT
+MOST_NEAR = 1000
+DATES = ("dp", "edat")
+# By the name of each field, its tags in PubMed.
+TAGS = {
+    tag: name
+    for name, tags in {
+        ALL: "all|all fields",
+        "ti": "ti|title",
+        "ab": "ab|abstract",
+        "tiab": "tiab|title/abstract|title abstract",
+        "tw": "tw|text word|text words|text|word",
+        "au": "au|author|authors|fau|full author name|auid|author - full|author name",
+        "1au": "1au|first author|author - first|first author name",
+        "ta": "ta|jour|jt|journal|journal title|title abbreviation|so",
+        "dp": "dp|pdat|date - publication|publication date|ppdat|epdat|date of publication",
+        "edat": "edat|entry date|date - entry|entrez date|crdt|date - create|create date|edate",
+        "mh": "mh|mesh|mesh terms|mesh heading|mesh headings|mesh:noexp|mh:noexp|mesh terms:noexp",
+        "majr": "majr|mesh major topic|major topic|majr:noexp|mesh major topic:noexp|mesh:majr",
+        "sh": "sh|subheading|mesh subheading|subheadings|mesh subheadings",
+        "pt": "pt|ptyp|publication type|publication types",
+        "la": "la|lang|language",
+        "pmid": "pmid|uid",
+        "doi": "doi|aid|lid|article identifier|location id",
+        "pmc": "pmc|pmcid",
+        "nm": "nm|supplementary concept|substance|substance name|rn|ec/rn number|registry number|pa|"
+        "pharmacological action",
+        "ot": "ot|other term|other terms|keyword|keywords",
+        "sb": "sb|subset|filter|filters",
+    }.items()
+    for tag in tags.split("|")
+}
+UNANSWERED = {
+    tag: name
+    for name, tags in {
+        "affiliation": "ad|affiliation|affl",
+        "grant number": "gr|grant number|grants and funding",
+        "issue": "ip|issue",
+        "volume": "vi|volume",
+        "page": "pg|pagination|page",
+        "ISBN": "isbn",
+        "publisher": "pubn|publisher",
+        "investigator": "ir|investigator|fir|full investigator name",
+        "corporate author": "cn|corporate author|author - corporate",
+        "last author": "lastau|last author|author - last|last author name",
+        "editor": "ed|editor",
+        "book": "book|bt",
+        "place of publication": "pl|place of publication",
+        "personal name as subject": "ps|personal name as subject|subject - personal name",
+        "secondary source": "si|secondary source id",
+        "completion date": "dcom|date - completion|completion date",
+        "date of MeSH": "mhda|mesh date|date - mesh",
+        "date of change": "lr|date - last modification|modification date|last revision",
+        "transliterated title": "tt|transliterated title",
+        "conflict of interest": "cois|conflict of interest statements",
+    }.items()
+    for tag in tags.split("|")
+}
+# Subsets that the index can answer, by what they mean.
+SUBSETS = {
+    "systematic": Term("systematic review", "pt"), "systematicreview": Term("systematic review", "pt"),
+    "systematic review": Term("systematic review", "pt"), "review": Term("review", "pt"),
+    "meta-analysis": Term("meta-analysis", "pt"), "clinicaltrial": Term("clinical trial", "pt"),
+    "clinical trial": Term("clinical trial", "pt"),
+    "randomizedcontrolledtrial": Term("randomized controlled trial", "pt"),
+    "randomized controlled trial": Term("randomized controlled trial", "pt"), "humans": Term("humans", "mh"),
+    "animals": Term("animals", "mh"), "animal": Term("animals", "mh"), "human": Term("humans", "mh"),
+    "female": Term("female", "mh"), "male": Term("male", "mh"), "english": Term("english", "la"),
+    "retracted publication": Term("retracted publication", "pt"),
+}  # fmt: skip
+
+_TOKEN = re.compile(
+    r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?!\w))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w))+|\[)'
+)
+_QUOTES = str.maketrans("“”„‟″＂", '""""""')
+_NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
+_REFERENCE = re.compile(r"#(\d{1,4})")
+_DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?")
+_NEAR = re.compile(r"(.*?)\s*:\s*~\s*(\d+)", re.DOTALL)
+_KNOWN_TAG = "|".join(
+    sorted((re.escape(tag).replace(r"\ ", r"\s+") for tag in (*TAGS, *UNANSWERED)), key=len, reverse=True)
+)
+SYNTAX = re.compile(
+    rf"""
+      (?:^|[\s)"\]])(?-i:AND|OR|NOT)(?:[\s(]|$)                          # an operator
+    | (?:^|[\s(])"[^"\s][^"]*"(?=$|[\s)\[*])                               # a phrase
+    | \[\s*(?:{_KNOWN_TAG})\s*(?::\s*(?:~\s*\d+|noexp))?\s*\](?!\w)      # a tag
+    | \w{{2,}}\*(?=$|[\s)\[])                                            # a truncated word
+    | (?:^|\s)\#\d{{1,4}}(?:\s|$)                                        # a line of a strategy
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_strategy(text: str) -> bool:
+    """Whether a text is written in PubMed's language: it has an operator, a phrase, a tag or a truncated word.
+
+    >>> [is_strategy(text) for text in ("cats AND dogs", "cats and dogs", "IL-6 (p<0.05)", 'a "quote')]
+    [True, False, False, False]
+    """
+    return SYNTAX.search(text.translate(_QUOTES)) is not None
+
+
+class _Token(NamedTuple):
+    kind: str  # open, close, phrase, tag, word, or an operator
+    text: str
+    place: int  # of its first character, from 1 on
+
+
+@dataclass
+class Reader:
+    """Reads one strategy; ``notes`` has what was left out or changed."""
+
+    notes: list[str] = field(default_factory=list)
+    clauses: int = 0
+
+    def read(self, text: str) -> Strategy:
+        """The strategy of a text.
+
+        Raises:
+            InputError: it is malformed; the message names the place and the cure.
+        """
+        text = text.translate(_QUOTES)
+        lines = [(place, line) for place, line in _lines(text) if line.strip()]
+        numbered = len(lines) > 1 and all(_NUMBERED.match(line) for _, line in lines)
+        if not numbered:
+            return self._kept(self._tree(_tokens(text, 0), text, {}), text)
+        earlier: dict[int, Strategy | None] = {}
+        last: Strategy | None = None
+        for place, line in lines:
+            match = _NUMBERED.match(line)
+            assert match is not None, "checked above"
+            last = self._tree(_tokens(line[match.end() :], place + match.end()), line, earlier)
+            earlier[int(match[1])] = last
+        return self._kept(last, text)
+
+    def _kept(self, tree: Strategy | None, text: str) -> Strategy:
+        if tree is None:
+            raise InputError(
+                f"nothing of '{text:.60}' can be searched for here: {'; '.join(self.notes) or 'give words'}"
+            )
+        return tree
+
+    def _tree(self, tokens: list[_Token], line: str, earlier: dict[int, Strategy | None]) -> Strategy | None:
+        """The tree of one line; None where all of it is left out."""
+        only_references = bool(earlier) and all(
+            token.kind in ("open", "close", AND, OR, NOT) or token.text.lstrip("#").isdecimal() for token in tokens
+        )
+        stack = [_Level(None)]
+        at = 0
+        while at < len(tokens):
+            token, level = tokens[at], stack[-1]
+            at += 1
+            if token.kind == "open":
+                if len(stack) > MOST_NESTED:
+                    raise _error(token, f"more than {MOST_NESTED} parentheses in one another", "simplify the strategy")
+                stack.append(_Level(token))
+            elif token.kind == "close":
+                if len(stack) == 1:
+                    raise _error(token, "')' without its '('", "remove it, or add the '('")
+                if not level.begun:
+                    raise _error(token, "nothing between '(' and ')'", "remove them, or write a term between them")
+                level.finish()
+                stack.pop()
+                tree = level.tree
+                if at < len(tokens) and tokens[at].kind == "tag":
+                    tree = self._tagged(tree, tokens[at])
+                    at += 1
+                stack[-1].add(tree, token)
+            elif token.kind in (AND, OR, NOT):
+                level.operate(token)
+            elif token.kind == "tag":
+                raise _error(
+                    token, f"the tag {token.text} follows no term", "write it directly after a word or a phrase"
+                )
+            elif reference := _reference(token, only_references or _stands_alone(tokens, at - 1, earlier)):
+                if reference not in earlier:
+                    raise _error(token, f"no line {reference} stands before", "number the lines, and name earlier ones")
+                level.add(earlier[reference], token)
+            else:
+                at = self._operand(tokens, at - 1, level)
+        if len(stack) > 1:
+            raise _error(stack[-1].opened, "'(' without its ')'", "add the ')', or remove it")
+        if not stack[0].begun:
+            raise InputError(f"no term in '{line.strip():.60}': give words to search for")
+        stack[0].finish()
+        return stack[0].tree
+
+    def _operand(self, tokens: list[_Token], at: int, level: _Level) -> int:
+        """Add a phrase, or the words up to the next operator, with its tag; returns the place of the next token."""
+        first, words = tokens[at], []
+        if first.kind == "phrase":
+            words, at = [first], at + 1
+            if at < len(tokens) and tokens[at].text == "*":  # "heart fail"*
+                words, at = [first._replace(text=first.text + "*")], at + 1
+        else:
+            while at < len(tokens) and tokens[at].kind == "word" and not _REFERENCE.fullmatch(tokens[at].text):
+                if words and tokens[at].text == ":":
+                    break
+                words.append(tokens[at])
+                at += 1
+            if not words:
+                raise _error(first, f"'{first.text}' stands alone", "write dates as 2015:2019[dp]")
+        tag = tokens[at] if at < len(tokens) and tokens[at].kind == "tag" else None
+        at += tag is not None
+        if tag is None:
+            for word in words:
+                level.add(self._term(word.text, ALL, word, word.kind == "phrase", None), word)
+            return at
+        name, near = self._field(tag)
+        if name is None:
+            level.add(None, first)
+            return at
+        text = " ".join(word.text for word in words)
+        if name in DATES:
+            return self._dates(text, name, tokens, at, level, first)
+        level.add(self._term(text, name, first, first.kind == "phrase", near), first)
+        return at
+
+    def _field(self, tag: _Token) -> tuple[str | None, int | None]:
+        """The field of a tag, None for one that cannot be answered, and the number of words of a proximity."""
+        name, near = " ".join(tag.text[1:-1].lower().split()), None
+        if match := _NEAR.fullmatch(name):
+            name, near = match[1], int(match[2])
+            if TAGS.get(name) not in ("ti", "ab", "tiab", ALL) or near > MOST_NEAR:
+                raise _error(tag, f"{tag.text} is no proximity", 'write it as "two words"[tiab:~3]')
+        if name in UNANSWERED:
+            self._note(f"[{name}] ({UNANSWERED[name]}) is not indexed: terms with it are left out")
+            return None, None
+        if name not in TAGS:
+            close = nearest(name, TAGS)
+            meant = (
+                f"did you mean [{close}]?"
+                if close
+                else "PubMed's tags are [ti], [tiab], [au], [ta], [mh], [pt], [dp] ..."
+            )
+            raise _error(tag, f"unknown tag {tag.text}", meant)
+        if TAGS[name] in ("mh", "majr") and not name.endswith("noexp"):
+            self._note(f"[{name}] finds the heading itself: narrower headings of MeSH are not added")
+        return TAGS[name], near
+
+    def _term(self, text: str, name: str, token: _Token, phrase: bool, near: int | None) -> Strategy | None:
+        self.clauses += 1
+        if self.clauses > MOST_CLAUSES:
+            raise _error(token, f"more than {MOST_CLAUSES:,} terms", "split the strategy into several")
+        text = " ".join(text.split())
+        truncated = text.endswith("*")
+        bare = text.rstrip("*").strip()
+        if "?" in bare and name in WORDS and re.search(r"\w\?\w", bare):
+            self._note(f"'?' is no wildcard in PubMed's language: {bare} is read as two words")
+        if "*" in bare or (truncated and not re.search(r"\w", bare)):
+            raise _error(
+                token, f"'*' within or before the word '{text:.40}'", "'*' stands at the end of a word, as in thrombo*"
+            )
+        if truncated and name in WORDS and len(re.findall(r"\w", bare)) < 2:
+            raise _error(token, f"'{text:.40}' is too short for '*'", "write at least two letters before it")
+        if not re.search(r"\w", bare):
+            if phrase:
+                raise _error(token, f'the phrase "{text}" has no word', "remove it, or write words in the quotes")
+            return None  # a dash or a comma between words
+        if near is not None and len(bare.split()) < 2:
+            raise _error(token, f"a proximity of the one word '{bare}'", "write two words or more in quotes")
+        if name == "sb":
+            if (subset := SUBSETS.get(bare.lower())) is None:
+                self._note(f"the subset {bare}[sb] is not indexed, and is left out")
+            return subset
+        if name == "mh" and "/" in bare:
+            name = "sh"
+        return Term(bare, name, phrase, truncated, near)
+
+    def _dates(self, text: str, name: str, tokens: list[_Token], at: int, level: _Level, first: _Token) -> int:
+        """Add one date or a range of dates, whose end may be a term of its own."""
+        if at + 1 < len(tokens) and tokens[at].text == ":":
+            if tokens[at + 1].kind not in ("phrase", "word"):
+                raise _error(tokens[at], "no date after ':'", "write a range as 2015:2019[dp]")
+            text, at = f"{text}:{tokens[at + 1].text}", at + 2
+            if at < len(tokens) and tokens[at].kind == "tag":
+                at += 1
+        parts = [_date(part.strip(), first) for part in text.split(":")]
+        if len(parts) > 2:
+            raise _error(first, f"'{text}' is no range of dates", "write it as 2015:2019[dp]")
+        if parts[0] > f"{parts[-1]}~":
+            raise _error(first, f"the dates {text} end before they begin", "exchange them")
+        self.clauses += 1
+        level.add(Dates(name, parts[0], parts[-1]), first)
+        return at
+
+    def _tagged(self, tree: Strategy | None, tag: _Token) -> Strategy | None:
+        """The tree with the tag of a parenthesis at its terms that have none."""
+        name, near = self._field(tag)
+        if near is not None or name in DATES or name == "sb":
+            raise _error(tag, f"{tag.text} after ')'", "write it after each term")
+        return None if name is None else _with_field(tree, name)
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+class _Level:
+    """The part of a strategy between two parentheses, read from left to right."""
+
+    def __init__(self, opened: _Token | None):
+        self.opened, self.begun, self.changes = opened, False, 0
+        self.tree: Strategy | None = None
+        self.operator: _Token | None = None
+
+    def operate(self, token: _Token) -> None:
+        if self.operator is not None:
+            if (self.operator.kind, token.kind) == (AND, NOT):  # "AND NOT" is NOT
+                self.operator = token
+                return
+            raise _error(token, f"{token.kind} follows {self.operator.kind}", "remove one of them")
+        if not self.begun:
+            raise _error(token, f"{token.kind} follows no term", "write a term before it, or the word in small letters")
+        self.operator = token
+
+    def add(self, part: Strategy | None, token: _Token) -> None:
+        role = AND if self.operator is None else self.operator.kind
+        self.operator, first = None, not self.begun
+        self.begun = True
+        if part is None:  # left out
+            return
+        if self.tree is None:
+            if first or role != NOT:
+                self.tree = part
+            return
+        if isinstance(self.tree, Group) and self.tree.role == role:
+            self.tree = Group(role, (*self.tree.parts, part))
+            return
+        self.changes += 1
+        if self.changes > MOST_NESTED:
+            raise _error(token, f"AND, OR and NOT change more than {MOST_NESTED} times", "group terms by parentheses")
+        self.tree = Group(role, (self.tree, part))
+
+    def finish(self) -> None:
+        if self.operator is not None:
+            raise _error(self.operator, f"nothing follows {self.operator.kind}", "write a term after it, or remove it")
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """The lines of a text, each with the number of characters before it."""
+    lines, before = [], 0
+    for line in text.split("\n"):
+        lines.append((before, line))
+        before += len(line) + 1
+    return lines
+
+
+def _tokens(text: str, before: int) -> list[_Token]:
+    """The tokens of a text; ``before`` characters stand before it."""
+    tokens, at = [], 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match is not None, "every character is one of a token"
+        kind, token, place = match.lastgroup or "word", match[0], before + at + 1
+        at = match.end()
+        if kind == "space":
+            continue
+        if kind == "quote":
+            end = text.find('"', at)
+            if end < 0:
+                raise _error(
+                    _Token(kind, token, place), "a quote that does not close", "add the closing quote, or remove it"
+                )
+            kind, token, at = "phrase", text[at:end], end + 1
+        elif kind == "word" and token in (AND, OR, NOT):
+            kind = token
+        elif token == "[":
+            raise _error(_Token(kind, token, place), "a '[' that does not close", "close the tag, as in [tiab]")
+        tokens.append(_Token(kind, token, place))
+    return tokens
+
+
+def _reference(token: _Token, bare: bool) -> int:
+    """The number of the line that a token names; 0 if it names none. ``bare``: a number alone names one."""
+    if token.kind != "word":
+        return 0
+    if match := _REFERENCE.fullmatch(token.text):
+        return int(match[1])
+    return int(token.text) if bare and token.text.isdecimal() else 0
+
+
+def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, Strategy | None]) -> bool:
+    """Whether a token is the number of an earlier line, and no word of several."""
+    operators = (AND, OR, NOT)
+    before, after = tokens[at - 1].kind if at else AND, tokens[at + 1].kind if at + 1 < len(tokens) else AND
+    number = tokens[at].text
+    return (
+        before in (*operators, "open")
+        and after in (*operators, "close")
+        and number.isdecimal()
+        and int(number) in earlier
+    )
+
+
+def _date(text: str, token: _Token) -> str:
+    """A date of PubMed, ``2015/03/02``, in the form of metadata. 3000 is its last year."""
+    match = _DATE.fullmatch(text)
+    if match is None or not (1 <= int(match[2] or 1) <= 12 and 1 <= int(match[3] or 1) <= 31):
+        raise _error(token, f"'{text:.40}' is no date", "write it as 2015, 2015/03 or 2015/03/02")
+    return "-".join(part.zfill(2) for part in match.groups() if part)
+
+
+def _with_field(tree: Strategy | None, name: str) -> Strategy | None:
+    if isinstance(tree, Group):
+        return Group(tree.role, tuple(part for each in tree.parts if (part := _with_field(each, name))))
+    return tree._replace(field=name) if isinstance(tree, Term) and tree.field == ALL else tree
+
+
+def _error(token: _Token | None, fault: str, cure: str) -> InputError:
+    place = "" if token is None else f" at character {token.place}"
+    return InputError(f"the search strategy{place}: {fault}; {cure}")

@@ -1,0 +1,195 @@
+"""A librarian's queries through the API, the command, MCP and the page: what is found, and what ranks it."""
+
+import csv
+import re
+from urllib.parse import urlencode
+
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin.base.records import Document
+from rerank_plugin.search import main as search
+from rerank_plugin.service.settings import ServiceConfig
+from tests.conftest import REAL_DATA
+from tests.service.live import serving
+from tests.service.test_page import browser, page, wait_for_address  # noqa: F401 (fixtures)
+
+CASES = REAL_DATA.parent / "cases" / "reader"
+ROWS = (
+    list(csv.DictReader((CASES / "queries.tsv").open(), delimiter="\t", quoting=csv.QUOTE_NONE))
+    if CASES.is_dir()
+    else []
+)
+ON_THE_PAGE = ("(aspirin OR", "Smith JA[au]", "Meniere", "10.9999", "metformin AND")
+case = pytest.mark.parametrize("row", ROWS, ids=[row["query"][:30] for row in ROWS])
+
+
+@pytest.fixture(scope="module")
+def citations(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("citations") / "index"
+    rp.build_index(CASES / "citations.xml", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def librarian(citations):
+    with serving(ServiceConfig({"citations": str(citations)}, {"delta": "delta"}, deadline=60)) as client:
+        yield client
+
+
+def filters(row):
+    return [part.partition("=")[2] for part in row["parameters"].split(";") if part]
+
+
+def check(row, ids):
+    expected = (row["pmids"] or "").split()
+    if row["kind"] == "top":
+        assert ids[:1] == expected
+    else:
+        assert sorted(ids) == expected
+
+
+@pytest.mark.real_data
+@case
+@pytest.mark.parametrize("reranker", ["none", "delta"])
+def test_through_the_api(librarian, row, reranker):
+    parameters = {"query": row["query"], "filter": filters(row), "hits": 100, "query_syntax": "pubmed"}
+    answer = librarian.get("/v1/citations/search", params={**parameters, "reranker": reranker}).json()
+    if reranker == "none" or row["kind"] != "top":
+        check(row, [hit["docid"] for hit in answer["candidates"]])
+    if row["kind"] != "top":
+        assert answer["matches"] == len((row["pmids"] or "").split()) and answer["read_as"]
+
+
+@pytest.mark.real_data
+@case
+def test_through_the_command(citations, row, capsys):
+    arguments = [argument for filter in filters(row) for argument in ("--filter", filter)]
+    search(["--index", str(citations), "--query", row["query"], "--show", "100", *arguments])
+    printed = capsys.readouterr()
+    check(row, re.findall(r"(?m)^ *\d+ .*? (9\d{7}) ", printed.out))
+    assert ("read as " in printed.err) == (row["kind"] != "top")
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["query"].startswith(ON_THE_PAGE)], ids=lambda row: row["query"]
+)
+def test_through_the_page(page, librarian, row):  # noqa: F811
+    page.goto(f"{librarian.base_url}/?{urlencode({'query': row['query'], 'right': 'none', 'hits': 50})}")
+    page.wait_for_selector("#side-right .hits > li, #side-right .notice")
+    ids = page.eval_on_selector_all("#side-right .hits > li", "rows => rows.map(row => row.dataset.docid)")
+    check(row, ids)
+
+
+TOPICS = ("statin", "aspirin", "statin aspirin")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """700 documents, more than a search ranks of plain words: 525 of them have "trial", with dates of 1990 to 2019."""
+    folder = tmp_path_factory.mktemp("many") / "index"
+    documents = [
+        Document(
+            str(number), f"{'Trial' if number % 4 else 'Case'} of {TOPICS[number % 3]} {number}",
+            "pain " * (number % 5), {"date": f"{1990 + number % 30}", "types": ["Review" if number % 2 else "Letter"]},
+        )
+        for number in range(700)
+    ]  # fmt: skip
+    rp.build_index(documents, folder, threads=1)
+    with serving(ServiceConfig({"many": str(folder)}, {"delta": "delta"}, deadline=60)) as client:
+        client.folder = folder
+        yield client
+
+
+def answer(client, **parameters):
+    return client.get("/v1/many/search", params={"query_syntax": "pubmed", **parameters}).json()
+
+
+TRIALS = {str(number) for number in range(700) if number % 4}
+
+
+@pytest.mark.parametrize("reranker", ["none", "delta"])
+def test_a_whole_set_is_ranked_and_paged(many, reranker):
+    pages = [
+        answer(many, query="trial[ti] NOT xyz", reranker=reranker, hits=200, offset=offset) for offset in (0, 200, 400)
+    ]
+    ids = [hit["docid"] for page in pages for hit in page["candidates"]]
+    assert len(ids) == 525 and set(ids) == TRIALS
+    assert all(page["matches"] == page["total"] == page["depth"] == 525 for page in pages)
+    assert answer(many, query="trial[ti] NOT xyz", depth=7, reranker=reranker)["total"] == 7
+
+
+def test_a_text_ranks_the_set_that_a_strategy_decides(many):
+    found = answer(many, query="trial[ti] AND review[pt]", rank_by="statin", reranker="none", hits=500)
+    topics = ["statin" in hit["title"] for hit in found["candidates"]]
+    assert found["matches"] == len(topics) == 350 and topics == sorted(topics, reverse=True) and True in topics
+    assert set(topics) == {True, False}  # those without the word are in the set, too
+
+
+def test_without_words_the_newest_are_first(many):
+    years = [hit["doc"]["date"] for hit in answer(many, query="2001:2019[dp]", reranker="none", hits=500)["candidates"]]
+    assert len(years) > 400 and years == sorted(years, reverse=True)
+
+
+def test_plain_words_stay_plain(many):
+    plain = answer(many, query="trial NOT aspirin", query_syntax="plain")
+    assert plain["read_as"] is plain["matches"] is None and any(
+        "aspirin" in hit["title"] for hit in plain["candidates"]
+    )
+    assert any("are read as words" in note for note in plain["notes"])
+    sentence = "what about warfarin and trial of aspirin"
+    meant = answer(many, query=sentence)
+    assert meant["candidates"] == answer(many, query=sentence, query_syntax="plain")["candidates"]
+
+
+@pytest.mark.parametrize("query", ["trial AND", "(a OR b", "x[tiba] AND y", "#3 AND x"])
+def test_a_malformed_strategy_is_refused_with_its_field(many, query):
+    response = many.get("/v1/many/search", params={"query": query, "query_syntax": "pubmed"})
+    assert (response.status_code, response.json()["field"]) == (400, "query")
+    assert response.json()["error"].startswith("the search strategy at character ")
+
+
+def test_lines_of_a_strategy(many, tmp_path, capsys):
+    strategy = "1. trial[ti]\n2. review[pt]\r\n3. 1 AND 2\n"
+    assert answer(many, query=strategy)["matches"] == 350
+    (tmp_path / "s.txt").write_text(strategy)
+    search(["--index", str(many.folder), "--strategy", str(tmp_path / "s.txt"), "--show", "1"])
+    assert capsys.readouterr().err.startswith("read as trial[ti] AND review[pt]: 350 documents (plain words:")
+
+
+def test_a_run_of_strategies(many, tmp_path):
+    (tmp_path / "q.tsv").write_text("1\ttrial[ti] AND review[pt]\n2\ttrial\n")
+    command = ["--index", str(many.folder), "--queries", str(tmp_path / "q.tsv"), "--output", str(tmp_path / "a.run")]
+    search([*command, "--query-syntax", "pubmed"])
+    queries = [line.split()[0] for line in (tmp_path / "a.run").read_text().splitlines()]
+    assert (queries.count("1"), queries.count("2")) == (350, 525)
+
+
+def test_a_searcher_reads_strategies(many):
+    with rp.Searcher(many.folder) as searcher:
+        reading = searcher.read("trial[ti] AND 2019[dp]")
+        assert reading.read_as == "trial[ti] AND 2019[dp]" and reading.matches == 23  # 29, 59, ..., 689
+        hits = searcher.search("trial[ti] NOT aspirin", k=600, query_syntax="pubmed")
+        assert len(hits) == len([id for id in TRIALS if int(id) % 3 == 0]) and not any(
+            "aspirin" in hit.title for hit in hits
+        )
+        assert len(searcher.search("trial[ti]", k=5, offset=520, query_syntax="pubmed")) == 5
+        with pytest.raises(rp.InputError, match="plain words rank by themselves"):
+            searcher.search("a trial of it", rank_by="statin")
+
+
+def test_the_page_shows_what_it_read(page, many):  # noqa: F811
+    page.goto(f"{many.base_url}/?query=trial[ti] NOT aspirin")
+    page.wait_for_selector(".understood")
+    assert page.text_content(".understood").startswith("Read as trial[ti] NOT aspirin: 175 documents.")
+    page.click("#plain")
+    page.wait_for_selector("#status .notice")
+    wait_for_address(page, "syntax", ["plain"])
+    assert page.locator(".understood").count() == 0
+    page.fill("#query", "trial AND (statin")
+    page.click("button.main")
+    page.wait_for_selector("#status .error")
+    assert "character 11: '(' without its ')'" in page.text_content("#status")
+    page.click("#plain")
+    page.wait_for_selector("#side-right .hits > li")

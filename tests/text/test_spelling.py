@@ -1,0 +1,22 @@
+"""Spellings of a word: what finds what."""
+
+import pytest
+
+from rerank_plugin.text.spelling import spellings
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("anemia", "anaemia"), ("tumour", "tumor"), ("oesophageal", "esophageal"), ("randomised", "randomized"),
+        ("haematology", "hematology"), ("diarrhoea", "diarrhea"), ("leukaemia", "leukemia"), ("fibre", "fiber"),
+        ("IL-6", "il6"), ("IL6", "il-6"), ("TNFα", "tnf-alpha"), ("TNF-alpha", "tnfalpha"), ("COVID19", "covid-19"),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_word(one, other):
+    assert other in spellings(one) and set(spellings(one)) == set(spellings(other))
+
+
+@pytest.mark.parametrize("word", ["cats", "size", "wise", "heart", "6", "IL-6-174", "Meniere", "2019"])
+def test_words_of_one_spelling(word):
+    assert spellings(word) == [word.lower()]
