@@ -31,7 +31,7 @@ from rerank_plugin.indexes.lucene_reader import (
 )
 from rerank_plugin.indexes.sharded_store import OF
 from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words, shard_folder
-from rerank_plugin.indexes.strategy_query import matching_query, within
+from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.indexes.vector_store import Fitting, VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
@@ -291,7 +291,9 @@ class _PartStage(LuceneFirstStage):
         both = clauses(*((query, "SHOULD") for query in queries))
         if filter is not None:
             self.index.check_filter(filter)
-            both = within(both, filter, matching_query(filter, self.reader, self.index.description["lucene"]))
+            role = "MUST" if filter.strategy is None else "SHOULD"  # the coordinator does not know the set
+            matching = matching_query(filter, self.reader, self.index.description["lucene"])
+            both = clauses((both, role), (matching, "FILTER"))
         return self._best(self._hits, both, depth)
 
     @cached_property

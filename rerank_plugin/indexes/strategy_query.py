@@ -7,6 +7,7 @@ of words as they stand: there, stems are searched.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,6 +19,7 @@ from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query,
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.spelling import spellings
 
+_YEAR = re.compile(r"(?:19|20)\d\d", re.ASCII)  # a word that also is the year of a document
 MOST_FORMS = 1000  # terms that a truncated word stands for
 MOST_CLAUSES = 1 << 16  # of Lucene's query, fields and spellings included
 FIELDS = {
@@ -124,6 +126,8 @@ class StrategyQueries:
         """The query of a word by its stem, in each of its spellings."""
         names = [name for name in STEMMED if name in self.fields]
         queries = [self.stems.createPhraseQuery(name, form) for form in spellings(text) for name in names]
+        if _YEAR.fullmatch(text) and "date" in self.fields:
+            queries.append(self._dates(Dates("dp", text, text)))
         return _any([query for query in queries if query is not None])
 
     def _tokens(self, text: str, builder: Any) -> list[str]:
@@ -221,14 +225,6 @@ def matching_query(filter: Filter, reader: Any, lucene: dict, notes: list[str] |
     if notes is not None:
         notes += queries.notes
     return filter_query(filter, query)
-
-
-def within(words: Any, filter: Filter, matching: Any) -> Any:
-    """Lucene's query of the documents that ``matching`` of a filter finds, scored by words.
-
-    Without a strategy a document must have one of the words; the set of a strategy is entire.
-    """
-    return clauses((words, "MUST" if filter.strategy is None else "SHOULD"), (matching, "FILTER"))
 
 
 def _any(queries: Iterable[Any]) -> Any | None:

@@ -44,8 +44,8 @@ def read(index: Index, query: Query, syntax: str = PUBMED, rank_by: str | None =
     """
     if syntax not in SYNTAXES:
         raise InputError(unknown("query syntax", syntax, SYNTAXES))
-    reader = Reader()
-    strategy = None if syntax == PLAIN else _strategy(index, query.text, reader)
+    reader, text = Reader(), query.text.encode(errors="replace").decode()  # a terminal may pass half a character
+    strategy = None if syntax == PLAIN else _strategy(index, text, reader)
     if strategy is None:
         if rank_by is not None:
             raise InputError(

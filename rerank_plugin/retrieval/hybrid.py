@@ -145,16 +145,18 @@ class HybridStage:
 
         config = self.config
         weight, with_rm3 = self.weights
+        in_set = query.filter is not None and query.filter.strategy is not None  # which is ranked as a whole
+        reach = max(DEPTH, depth) if in_set else DEPTH
         weights = [1 - weight, weight]
-        words, encoded = [self.words.search(query, DEPTH)], cast(Any, self.dense.read(query))
-        near = self.dense.nearest(encoded, DEPTH, candidates=words[0].rows)
+        words, encoded = [self.words.search(query, reach)], cast(Any, self.dense.read(query))
+        near = self.dense.nearest(encoded, reach, candidates=words[0].rows)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)
-            words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, DEPTH))
+            words.append(self.words.search_near(query, best, config.rm3_terms, config.rm3_even, reach))
             words_share = 1 - with_rm3
             weights = [words_share * (1 - RM3_SHARE), words_share * RM3_SHARE, with_rm3]
         best = fuse(self.forward, [*words, near], weights, config.feedback)
-        near = self.dense.nearest(encoded, DEPTH, best.rows, config.feedback_weight, words[0].rows)
+        near = self.dense.nearest(encoded, reach, best.rows, config.feedback_weight, words[0].rows)
         fused = fuse(self.forward, [*words, near], weights, max(depth, config.regularized))
         if self.matches is not None:
             fused = self._with_matches(self.matches, query, fused)

@@ -23,7 +23,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import clauses, without_stored_fields
-from rerank_plugin.indexes.strategy_query import matching_query, within
+from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
@@ -207,7 +207,7 @@ class LuceneFirstStage:
         """As `search` with ``bm25+rm3``, but with any search's feedback documents and a weight by the query's length.
 
         Args:
-            feedback: the feedback documents; those without a positive score are ignored.
+            feedback: the feedback documents; those without a positive score or without a word are ignored.
             terms: number of expansion terms.
             even: number of query words with which query and expansion weigh the same: n words weigh n / (n + even).
         """
@@ -217,12 +217,14 @@ class LuceneFirstStage:
     def _search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
         text, words, filter = self._read(query)
         tokens = self._tokens(text)
-        scores = feedback.first_stage_scores[feedback.first_stage_scores > 0]
+        # A filter may find documents without a word, of which Lucene has no vector.
+        feedback = feedback.take(np.flatnonzero((feedback.first_stage_scores > 0) & (feedback.lengths > 0)))
+        scores = feedback.first_stage_scores
         if not (tokens.size() and len(scores)):
             return Candidates(self.forward, [], [])
         hit, total = (java_class(f"org.apache.lucene.search.{name}") for name in ("ScoreDoc", "TotalHits"))
         relation = java_class("org.apache.lucene.search.TotalHits$Relation").EQUAL_TO
-        numbers = self.forward.lucene_numbers[feedback.rows[: len(scores)]].tolist()
+        numbers = self.forward.lucene_numbers[feedback.rows].tolist()
         hits = [hit(number, score) for number, score in zip(numbers, scores.tolist())]
         top = java_class("org.apache.lucene.search.TopDocs")(total(len(hits), relation), hits)
         weight = tokens.size() / (tokens.size() + even)
@@ -236,7 +238,7 @@ class LuceneFirstStage:
             return text, words, None
         self.index.check_filter(query.filter)
         matching = matching_query(query.filter, self.reader, self.index.description["lucene"])
-        return text, within(words, query.filter, matching), matching
+        return text, clauses((words, "MUST"), (matching, "FILTER")), matching
 
     def _words(self, text: str) -> Any:
         """The Lucene query of the words of a text."""

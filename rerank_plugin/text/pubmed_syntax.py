@@ -87,9 +87,10 @@ SUBSETS = {
 }  # fmt: skip
 
 _TOKEN = re.compile(
-    r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?!\w))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w))+|\[)'
+    r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?:(?!\w)|(?=(?:AND|OR|NOT)\b)))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w)(?!(?:AND|OR|NOT)\b))+|\[)'
 )
 _QUOTES = str.maketrans("“”„‟″＂", '""""""')
+_OVID = re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]+/|\b[Oo]r/\d+-\d+")
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _REFERENCE = re.compile(r"#(\d{1,4})")
 _DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?")
@@ -100,8 +101,8 @@ _KNOWN_TAG = "|".join(
 SYNTAX = re.compile(
     rf"""
       (?:^|[\s)"\]])(?-i:AND|OR|NOT)(?:[\s(]|$)                          # an operator
-    | (?:^|[\s(])"[^"\s][^"]*"(?=$|[\s)\[*])                               # a phrase
-    | \[\s*(?:{_KNOWN_TAG})\s*(?::\s*(?:~\s*\d+|noexp))?\s*\](?!\w)      # a tag
+    | (?:^|[\s(])"[^"\s][^"]*"(?=$|[\s)\[*]|(?-i:AND|OR|NOT)\b)                               # a phrase
+    | \[\s*(?:{_KNOWN_TAG})\s*(?::\s*(?:~\s*\d+|noexp))?\s*\](?:(?!\w)|(?-i:AND|OR|NOT)\b)  # a tag
     | \w{{2,}}\*(?=$|[\s)\[])                                            # a truncated word
     | (?:^|\s)\#\d{{1,4}}(?:\s|$)                                        # a line of a strategy
     """,
@@ -138,6 +139,10 @@ class Reader:
             InputError: it is malformed; the message names the place and the cure.
         """
         text = text.translate(_QUOTES)
+        if match := _OVID.search(text):
+            self._note(
+                f"'{match[0].strip()}' of Ovid's language is read as words: write PubMed's tags, as in aspirin[ti]"
+            )
         lines = [(place, line) for place, line in _lines(text) if line.strip()]
         numbered = len(lines) > 1 and all(_NUMBERED.match(line) for _, line in lines)
         if not numbered:
@@ -153,9 +158,8 @@ class Reader:
 
     def _kept(self, tree: Strategy | None, text: str) -> Strategy:
         if tree is None:
-            raise InputError(
-                f"nothing of '{text:.60}' can be searched for here: {'; '.join(self.notes) or 'give words'}"
-            )
+            reason, shown = "; ".join(self.notes) or "give words", " ".join(text.split())
+            raise InputError(f"nothing of '{shown:.60}' can be searched for here: {reason}")
         return tree
 
     def _tree(self, tokens: list[_Token], line: str, earlier: dict[int, Strategy | None]) -> Strategy | None:
@@ -205,7 +209,7 @@ class Reader:
 
     def _operand(self, tokens: list[_Token], at: int, level: _Level) -> int:
         """Add a phrase, or the words up to the next operator, with its tag; returns the place of the next token."""
-        first, words = tokens[at], []
+        first, words, before = tokens[at], list[_Token](), tokens[at - 1].kind if at else "open"
         if first.kind == "phrase":
             words, at = [first], at + 1
             if at < len(tokens) and tokens[at].text == "*":  # "heart fail"*
@@ -216,6 +220,8 @@ class Reader:
                     break
                 words.append(tokens[at])
                 at += 1
+            if words and words[0].text in ("and", "or", "not") and before != "open":
+                self._note(f"'{words[0].text}' in small letters is a word: write AND, OR, NOT")
             if not words:
                 raise _error(first, f"'{first.text}' stands alone", "write dates as 2015:2019[dp]")
         tag = tokens[at] if at < len(tokens) and tokens[at].kind == "tag" else None
@@ -236,7 +242,7 @@ class Reader:
 
     def _field(self, tag: _Token) -> tuple[str | None, int | None]:
         """The field of a tag, None for one that cannot be answered, and the number of words of a proximity."""
-        name, near = " ".join(tag.text[1:-1].lower().split()), None
+        name, near = re.sub(r"\s*:\s*", ":", " ".join(tag.text[1:-1].lower().split())), None
         if match := _NEAR.fullmatch(name):
             name, near = match[1], int(match[2])
             if TAGS.get(name) not in ("ti", "ab", "tiab", ALL) or near > MOST_NEAR:
@@ -253,7 +259,7 @@ class Reader:
             )
             raise _error(tag, f"unknown tag {tag.text}", meant)
         if TAGS[name] in ("mh", "majr") and not name.endswith("noexp"):
-            self._note(f"[{name}] finds the heading itself: narrower headings of MeSH are not added")
+            self._note(f"[{TAGS[name]}] finds the heading itself: narrower headings of MeSH are not added")
         return TAGS[name], near
 
     def _term(self, text: str, name: str, token: _Token, phrase: bool, near: int | None) -> Strategy | None:
@@ -281,8 +287,12 @@ class Reader:
             if (subset := SUBSETS.get(bare.lower())) is None:
                 self._note(f"the subset {bare}[sb] is not indexed, and is left out")
             return subset
-        if name == "mh" and "/" in bare:
-            name = "sh"
+        if name in ("tw", ALL) and bare.lower() in ("hasabstract", "hasabstracttext"):
+            self._note(f"{bare} is not indexed, and is left out")
+            return None
+        if name in ("mh", "majr") and "/" in bare:
+            pair = Term(bare, "sh", phrase, truncated)
+            return pair if name == "mh" else Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
         return Term(bare, name, phrase, truncated, near)
 
     def _dates(self, text: str, name: str, tokens: list[_Token], at: int, level: _Level, first: _Token) -> int:

@@ -106,6 +106,7 @@ def test_words_as_they_stand(index, strategy):
         ("10.1000/a[doi] OR 77[pmid] OR 3[uid]", [1, 3, 5]),
         ("aspirin[nm] OR acute care[ot]", [2, 4]),
         ("2019[dp]", [0, 1, 5]),
+        ("life AND 2019", [0, 5]),
         ("2019/01/01:2019/12/30[dp]", [0, 1]),  # a year alone is at its beginning
         ("2018/12:2019/03[dp]", [0, 1, 2]),
         ("pain NOT (acute OR the)", []),

@@ -16,12 +16,13 @@ from rerank_plugin.base.filters import FILTERS, Filter, folded
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.ranking.pipeline import from_first_stage
+from rerank_plugin.ranking.pipeline import OpenPipeline, from_first_stage
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.search import main as search
+from rerank_plugin.text.pubmed_syntax import Reader
 
 VALUES = {
     "year": ("2014", "2015-2016", "2016-", "-2014"),
@@ -151,6 +152,23 @@ def test_dense_and_hybrid_filter_before_the_cut(encoded, name):
             everything = stage.search(Query("q", text), len(encoded))
             assert candidates.rows.tolist() == everything.rows[mask[everything.rows]][:5].tolist()
     assert not len(stage.search(Query("q", "aspirin", Filter.of({"author": "nobody"})), 5))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "dense:ktrel", "hybrid", "hybrid+rm3"])
+@pytest.mark.parametrize("text", ["stroke", "xylitolxyz", ""])
+def test_a_strategy_decides_the_set_and_words_rank_it(encoded, name, text):
+    """Whatever a first stage finds; those without a word or a vector are last."""
+    pipeline = OpenPipeline(encoded, encoded.first_stage(configure(name)), depth=3)
+    filter = Filter(Filter.of({"year": "2014-2016"}).values, strategy=Reader().read("(aspirin OR cancer) NOT breast"))
+    candidates, fits = pipeline.candidates(Query("q", text, filter)), encoded.fitting(filter)
+    assert encoded.matches(filter).total == len(candidates) > 3 and fits[candidates.rows].all()
+    assert len({*candidates.rows.tolist()}) == len(candidates) and (np.diff(candidates.first_stage_scores) <= 0).all()
+    if not text:
+        dates = [metadata(row).get("date") for row in candidates.rows]
+        assert dates == sorted(dates, reverse=True)
+    else:
+        ranked = pipeline.first_stage.search(Query("q", text, filter), len(encoded)).rows.tolist()
+        assert candidates.rows[: len(ranked)].tolist() == ranked
 
 
 @pytest.mark.parametrize("first_stage", ["bm25", "hybrid"])

@@ -28,6 +28,9 @@ LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (a
         ('("2015/01/01"[Date - Publication] : "3000"[Date - Publication])', "2015/01/01:3000[dp]"),
         ("smith ja[1au] AND N Engl J Med[jour]", '"smith ja"[1au] AND "N Engl J Med"[ta]'),
         ('"Heart Failure/drug therapy"[mesh:noexp]', '"Heart Failure/drug therapy"[sh]'),
+        ("a/b[majr:noexp]", "a/b[sh] AND a[majr]"),
+        ("a[mesh: noexp] OR b [ Mesh : NoExp ]", "a[mh] OR b[mh]"),
+        ('a[tiab]AND"b"OR(c)NOT d[ti]', '((a[tiab] AND "b") OR c) NOT d[ti]'),
         ("systematic[sb] AND english[filter]", '"systematic review"[pt] AND english[la]'),
         ("benzo[a]pyrene AND [18F]FDG", "benzo[a]pyrene AND [18F]FDG"),
         ("IL-6 AND p<0.05", "IL-6 AND p<0.05"),
@@ -51,6 +54,9 @@ def test_read_as(text, read_as):
         ("harvard[Affiliation] OR cancer", "cancer", "[affiliation] (affiliation) is not indexed"),
         ("cancer NOT medline[sb]", "cancer", "the subset medline[sb] is not indexed, and is left out"),
         ("aspirin[mh]", "aspirin[mh]", "[mh] finds the heading itself"),
+        ("a AND hasabstract[text]", "a", "hasabstract is not indexed"),
+        ("a[ti] or b[ti]", 'a[ti] AND "or b"[ti]', "'or' in small letters is a word"),
+        ("exp Aspirin/ AND b", "exp AND Aspirin/ AND b", "'exp Aspirin/' of Ovid's language is read as words"),
         ("wom?n AND cancer", "wom?n AND cancer", "'?' is no wildcard"),
     ],
 )
@@ -106,7 +112,7 @@ def test_what_is_malformed_is_refused_with_its_place(text, message):
         ('an open " quote', False), ('5" and 6" needles', False), ('the "heart attack" of women', True),
         ("benzo[a]pyrene", False), ("[Ca2+]i in cells", False), ("stroke [MeSH Terms:noexp]", True),
         ("thrombo*", True), ("HLA-A*02:01", False), ("3 * 4", False), ("ANDROGEN OR", True), ("#1 wound", True),
-        ("(breast) cancer", False), ("smoking AND/OR drinking", False),
+        ("(breast) cancer", False), ("smoking AND/OR drinking", False), ('"a"AND b', True),
     ],
 )  # fmt: skip
 def test_nothing_is_a_strategy_that_was_not_meant(text, strategy):
