@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
+from rerank_plugin.files.regular_files import regular
+
 PART = 1 << 20  # rows that a core checks at once
 HEADERS = Lock()  # NumPy parses them as Python, which several threads at once cannot in all versions: a SystemError
 
@@ -119,9 +121,9 @@ def open_array(
     """
     if size is None:
         with HEADERS:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = npy.open_memmap(regular(path), mode="r")
     else:
-        with open(path, "rb") as file, HEADERS:
+        with open(regular(path), "rb") as file, HEADERS:
             npy.read_magic(file)
             found, _, kind = npy.read_array_header_1_0(file)
             start = file.tell()
@@ -129,8 +131,6 @@ def open_array(
         if rest or length < 0:
             raise ValueError(f"{path} does not end with a row at {size} bytes")
         array = np.memmap(path, kind, "r", start, (length, *found[1:]))
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path} holds several arrays")
     shape = [None] * array.ndim if shape is None else shape
     fits = len(shape) == array.ndim and all(one in (None, other) for one, other in zip(shape, array.shape))
     if not fits or not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):
@@ -162,6 +162,11 @@ def are_below(values: np.ndarray, bound: int, absent: int | None = None) -> bool
         return not part.size or bool(part.max() < bound and (part.dtype.kind == "u" or part.min() >= 0))
 
     return _all(values, are)
+
+
+def are_finite(values: np.ndarray) -> bool:
+    """Whether no value is infinite or NaN; any shape."""
+    return _all(values, lambda part: bool(np.isfinite(part).all()))
 
 
 def _all(values: np.ndarray, check: Callable[[np.ndarray], bool]) -> bool:

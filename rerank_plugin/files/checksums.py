@@ -95,9 +95,9 @@ def fault(path: Path, described: Mapping[str, Any], grows: bool = False, whole: 
         grows: whether bytes may follow those described.
         whole: compare all bytes, of a large file, too.
     """
-    size, expected = path.stat().st_size if path.is_file() else None, described["bytes"]
-    if size is None:
-        return "is missing"
+    if not path.is_file():
+        return "is not a regular file" if path.exists() else "is missing"
+    size, expected = path.stat().st_size, described["bytes"]
     if size != expected and not (grows and size > expected):
         return f"has {size} bytes"
 

@@ -27,7 +27,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -35,6 +35,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.regular_files import regular
 
 MARK = ".rerank_plugin-"  # between the name of an output and the random end of its temporary name
 ASIDE = "replaced"  # the end of an old folder's name between the two renames
@@ -67,13 +68,18 @@ class FolderKind:
 
     name: str  # with its article, for messages: "an index"
     description: str  # the file that every such folder has
-    keys: tuple[str, ...]  # required in that file's JSON object; empty if it is not JSON
+    keys: Collection[str]  # required in that file's JSON object; empty if it is not JSON
     files: tuple[str, ...]  # patterns of the other files, relative to the folder; ``*`` does not match a slash
     listed: str | None = None  # key of the description whose object names further files, as its keys
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Patterns of all files but the description and those listed there."""
+        return self.files
+
     def inside(self, folder: str) -> tuple[str, ...]:
         """Patterns of this kind's files as the subfolder ``folder`` of another folder."""
-        return tuple(f"{folder}/{name}" for name in (self.description, *self.files))
+        return tuple(f"{folder}/{name}" for name in (self.description, *self.patterns))
 
     def fault(self, path: Path) -> str | None:
         """The reason why an existing ``path`` must not be replaced; None if it may be, as an empty folder."""
@@ -89,17 +95,17 @@ class FolderKind:
             return f"is not {self.name}"
         own = {self.description, *(description.get(self.listed, ()) if self.listed else ())}
         # Empty folders are left by interrupted commands and by users who delete files.
-        emptied = {parent.as_posix() for pattern in self.files for parent in PurePosixPath(pattern).parents}
+        emptied = {parent.as_posix() for pattern in self.patterns for parent in PurePosixPath(pattern).parents}
         for name in names:
-            patterns = emptied if _is_folder(path / name) else self.files
-            if name not in own and not any(_matches(name, pattern) for pattern in patterns):
+            patterns = emptied if _is_folder(path / name) else self.patterns
+            if name not in own and not any(matches(name, pattern) for pattern in patterns):
                 return f"is {self.name}, but holds {name}, which does not belong to it"
         return None
 
     def _read_description(self, path: Path) -> dict | None:
         """The folder's description, empty if it is not JSON; None if the folder is of another kind."""
         try:
-            text = (path / self.description).read_bytes()
+            text = regular(path / self.description).read_bytes()
             description = json.loads(text) if self.keys else {}
         except (OSError, ValueError, RecursionError):
             return None
@@ -115,7 +121,8 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _matches(path: str, pattern: str) -> bool:
+def matches(path: str, pattern: str) -> bool:
+    """Whether a relative path is of a pattern, in which ``*`` does not match a slash."""
     parts, patterns = path.split("/"), pattern.split("/")
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 

@@ -11,25 +11,33 @@ merge forgets the judgments of documents that are deleted, and queries without o
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.arrays import are_below, are_offsets, open_array, save_array
-from rerank_plugin.files.checksums import check_description, fault, passed
-from rerank_plugin.files.outputs import FolderKind
+from rerank_plugin.files.arrays import save_array
+from rerank_plugin.files.artifact import Array, Artifact
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import JUDGED as FOLDER
-from rerank_plugin.indexes.index_folder import addition, reading, write_description
+from rerank_plugin.indexes.index_folder import addition
 
-DESCRIPTION_FILE = "judged.json"
-FILES = "vectors.npy", "starts.npy", "rows.npy"
-JUDGED = FolderKind("a folder of judged queries", DESCRIPTION_FILE, ("forward_index", "sources"), FILES)
-DTYPES = np.float32, np.uint64, np.uint32  # of these files, in their order
-FORMAT_VERSION = 1
+JUDGED = Artifact(
+    "a folder of judged queries",
+    "judged.json",
+    {"forward_index": dict[str, str], "sources": list[str], "queries": int, "relevant": int},
+    arrays={
+        "vectors": Array(np.float32, "Q E", finite=True),
+        "starts": Array(np.uint64, "Q+1", offsets="J"),
+        "rows": Array(np.uint32, "J", below="R"),
+    },
+    sizes={"Q": "queries", "J": "relevant"},
+    version=1,
+    seal_entry=CHECKSUM,
+    sampled=True,
+)
 
 
 def judged_folder(index: ForwardIndex, key: str) -> Path:
@@ -69,22 +77,10 @@ class JudgedQueries(NamedTuple):
 
     def write(self, folder: Path, index: ForwardIndex, sources: list[str]) -> None:
         """Write them into an existing folder."""
-        for name, array in zip(FILES, self):
-            save_array(folder / name, array)
-        described = {
-            "format_version": FORMAT_VERSION,
-            "forward_index": index.checksum,
-            "sources": sources,
-            "queries": len(self.vectors),
-            "relevant": int(self.starts[-1]),
-        }
-        write_description(folder / DESCRIPTION_FILE, described, FILES)
-
-
-def _are_sound(judged: JudgedQueries, index: ForwardIndex) -> bool:
-    """Whether all rows exist, their lists follow one another, and the vectors are numbers."""
-    rows = are_offsets(judged.starts, len(judged.rows)) and are_below(judged.rows, len(index))
-    return rows and bool(np.isfinite(judged.vectors).all())
+        for name, array in zip(JUDGED.arrays, self):
+            save_array(folder / f"{name}.npy", array)
+        counts = {"queries": len(self.vectors), "relevant": int(self.starts[-1])}
+        JUDGED.seal(folder, {"forward_index": index.checksum, "sources": sources, **counts})
 
 
 def read_judged(folder: Path, index: ForwardIndex, size: int | None, repair: str) -> tuple[JudgedQueries, list[str]]:
@@ -97,17 +93,7 @@ def read_judged(folder: Path, index: ForwardIndex, size: int | None, repair: str
     Raises:
         InputError: they are missing, damaged or of another index.
     """
-    with reading(folder, repair):
-        described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
-        sources = described["sources"]
-        entries = [described[name] for name in ("format_version", "forward_index", "queries", "relevant")]
-        check_description(folder / DESCRIPTION_FILE, described, repair)
-        changed = [name for name in FILES if fault(folder / name, described["files"][name]) is not None]
-        opened = [folder / name for name in FILES]
-        judged = JudgedQueries(*map(open_array, opened, [None] * 3, DTYPES))
-    expected = [FORMAT_VERSION, index.checksum, len(judged.vectors), len(judged.rows)]
-    fits = size is None or judged.vectors.shape[1:] == (size,)
-    fits = fits and len(judged.starts) == len(judged.vectors) + 1
-    if entries != expected or changed or not fits or not passed(opened, lambda: _are_sound(judged, index), len(index)):
-        raise InputError(f"{folder} does not fit the index, or is damaged; {repair}")
-    return judged, sources
+    described, arrays = JUDGED.open(folder, repair, R=len(index), E=size)[1:3]
+    if described["forward_index"] != index.checksum:
+        raise InputError(f"{folder} is of another index; {repair}")
+    return JudgedQueries(**arrays), described["sources"]
