@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strin
 from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
 from rerank_plugin.indexes.index_folder import (
+    APPLIED,
     COMMIT_FILE,
     DESCRIPTION,
     INDEX,
@@ -105,6 +107,7 @@ def build_index(
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
     annotator: Annotator | None = None,
+    applied: Mapping[str, Any] | None = None,
 ) -> BuildReport:
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
@@ -117,6 +120,7 @@ def build_index(
         tokenizer: of the forward index; Lucene uses its own analyzer.
         annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
             without one the index holds no concepts.
+        applied: the caller's record of what the documents are, under `APPLIED` in the description.
 
     Raises:
         InputError: an existing output must not be replaced, or there is no document to index.
@@ -133,7 +137,7 @@ def build_index(
         }  # fmt: skip
         rows = lucene_rows(builder.forward.table("ids"), reader)
         reader.close()
-        return builder.finish(source, rows, lucene_description)
+        return builder.finish(source, rows, lucene_description, {} if applied is None else {APPLIED: applied})
 
 
 def write_documents(batches: Iterable[list[Document]], folder: Path, threads: int | None) -> Mapping[str, int]:
@@ -264,8 +268,14 @@ class Builder:
                 shutil.copytree(knowledge, self.folder / KNOWLEDGE, copy_function=link_or_copy)
         check_some(len(self.forward.ids) - self.forward.first, source, self.problems)
 
-    def finish(self, source: str, lucene_rows: np.ndarray, lucene: dict) -> BuildReport:
-        """Write the statistics and the description."""
+    def finish(
+        self,
+        source: str,
+        lucene_rows: np.ndarray,
+        lucene: dict,
+        entries: Mapping[str, Any] = MappingProxyType({}),
+    ) -> BuildReport:
+        """Write the statistics and the description; ``entries`` are further ones of this."""
         statistics = self.forward.finish(lucene_rows)
         documents, terms = self.forward.title_lengths.length, len(self.forward.terms)
         knowledge: dict[str, Any] = {}
@@ -280,6 +290,7 @@ class Builder:
             "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
             "lucene": lucene,
             **knowledge,
+            **entries,
             "left_out": self.problems.summary(kept=False),
         }
         write_generation(self.folder, description)

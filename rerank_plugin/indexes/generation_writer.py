@@ -49,6 +49,7 @@ class UpdateReport:
         withdrawn: ids of documents that were deleted because the added corpus deletes them.
         unheld: how many ids the corpus deletes of which the index holds no such version.
         older: ids of documents of the corpus that were left out, since the index holds a newer version.
+        unchanged: how many documents of the corpus the index held as they are.
     """
 
     added: int
@@ -57,6 +58,7 @@ class UpdateReport:
     withdrawn: Sequence[str] = ()
     unheld: int = 0
     older: Sequence[str] = ()
+    unchanged: int = 0
 
     def notes(self) -> list[str]:
         """What else than adding an update did, in sentences; ids are examples."""
@@ -69,7 +71,11 @@ class UpdateReport:
             for sentence, ids in sentences.items()
             if ids
         ]
-        return notes + [f"{self.unheld:,} deletions of documents that the index does not hold"] * bool(self.unheld)
+        numbers = {
+            "documents left out, which the index holds as they are": self.unchanged,
+            "deletions of documents that the index does not hold": self.unheld,
+        }
+        return notes + [f"{number:,} {sentence}" for sentence, number in numbers.items() if number]
 
 
 class GenerationWriter:

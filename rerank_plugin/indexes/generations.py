@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import OutputLockedError, is_same_file, locked, remove_leftovers, writing_to
@@ -45,10 +47,11 @@ class NextGeneration:
 
     Args:
         index: the current one. descriptor: of its locked folder, whose real path is ``folder``.
+        entries: what its description says besides what the update writes.
     """
 
-    def __init__(self, index: Index, descriptor: int, folder: Path):
-        self.index, self.descriptor, self.folder = index, descriptor, folder
+    def __init__(self, index: Index, descriptor: int, folder: Path, entries: Mapping[str, Any]):
+        self.index, self.descriptor, self.folder, self.entries = index, descriptor, folder, entries
 
     @contextmanager
     def described(self, description: dict, files: dict[str, dict], shards: Sequence[Index] = ()) -> Iterator[Index]:
@@ -59,7 +62,7 @@ class NextGeneration:
         Args:
             shards: in this generation.
         """
-        written = describe_generation(self.index.folder, description, files)
+        written = describe_generation(self.index.folder, {**description, **self.entries}, files)
         with closing(self.index.following(written, shards)) as following:
             yield following
         if not is_same_file(self.descriptor, self.folder):
@@ -68,8 +71,13 @@ class NextGeneration:
 
 
 @contextmanager
-def updating(folder: str | Path) -> Iterator[tuple[Index, NextGeneration]]:
+def updating(
+    folder: str | Path, entries: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[tuple[Index, NextGeneration]]:
     """The current generation of an index, for an update by this process alone, and the next one.
+
+    Args:
+        entries: what the description of the next one says besides what the update writes.
 
     Raises:
         InputError: the index cannot be opened or written; as an `OutputLockedError` if another process updates it.
@@ -77,7 +85,7 @@ def updating(folder: str | Path) -> Iterator[tuple[Index, NextGeneration]]:
     before = Index(folder)  # an InputError before anything is locked
     before.close()
     with _locked_index(folder) as (index, descriptor, real):
-        yield index, NextGeneration(index, descriptor, real)
+        yield index, NextGeneration(index, descriptor, real, entries)
 
 
 @contextmanager

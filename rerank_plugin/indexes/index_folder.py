@@ -69,6 +69,7 @@ DESCRIPTION = "index.json"
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
 GENERATION, GENERATIONS = "generation", "generations"
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
+APPLIED = "applied"  # in the description: a record of the caller's, of what was indexed; updates without one keep it
 COMMIT_FILE = "segments"  # in the description of our own Lucene index: the file of its commit
 TRIES = 5  # to open an index that is replaced meanwhile
 

@@ -1,6 +1,7 @@
 """The documents and deletions of a corpus that an index takes: articles of PubMed have versions, daily files delete.
 
-A document replaces the one of its id, unless that is a newer version of the article. A deletion removes the version
+A document replaces the one of its id, unless that is a newer version of the article, or the same in all that is stored
+of it: then nothing is written. A deletion removes the version
 that it names, or any version where it names none. A document of unknown version, as in most formats, replaces any, is
 replaced by any, and is deleted by any deletion of its id.
 """
@@ -21,6 +22,8 @@ from rerank_plugin.indexes.building import BATCH
 from rerank_plugin.indexes.generation_writer import UpdateReport
 from rerank_plugin.indexes.index_folder import Index
 
+LAST = 1 << 30  # more than any version
+
 
 class Revisions:
     """The documents of a corpus that an index takes, and the documents of the index that the corpus deletes.
@@ -32,6 +35,7 @@ class Revisions:
         self.index, self.documents = index, documents
         self.older: list[str] = []  # ids of documents that are left out, since the index holds a newer version
         self.deleted: list[str] = []  # ids of documents of the index that are deleted, and not added again
+        self.unchanged = 0  # documents that the index holds as they are
         self.unheld = 0  # ids that are deleted without such a document in the index
         self._added: set[str] = set()  # ids that the corpus both deletes and has
         self._named_versions: dict[str, set[int | None]] = {}
@@ -39,17 +43,20 @@ class Revisions:
         self._reader: Any = None
 
     def current(self) -> Iterator[Document]:
-        """The documents, without those that are older versions than the index holds."""
+        """The documents, without those that the index holds as they are, or in a newer version."""
         documents = iter(self.documents)
         while batch := list(islice(documents, BATCH)):
             named = self._named()
             held = self._held([document.id for document in batch if _version(document)])
             for document in batch:
-                version, held_version = _version(document), held.get(document.id)
-                older = version and held_version and version < held_version
-                if older and not _deletes(named, document.id, held_version):
-                    self.older.append(document.id)
-                    continue
+                before = held.get(document.id)
+                if before is not None and not _deletes(named, document.id, _version(before)):
+                    if (_version(document) or LAST) < (_version(before) or 0):
+                        self.older.append(document.id)
+                        continue
+                    if document == before:
+                        self.unchanged += 1
+                        continue
                 if document.id in named:
                     self._added.add(document.id)
                 yield document
@@ -57,7 +64,8 @@ class Revisions:
     def withdrawn(self) -> np.ndarray:
         """The rows of the index that the corpus deletes, int64 [n], without those of documents that it adds again."""
         named = self._named()
-        gone = [id for id, version in self._held(list(named)).items() if _deletes(named, id, version)]
+        held = self._held(list(named))
+        gone = [id for id, document in held.items() if _deletes(named, id, _version(document))]
         self.unheld = len(named) - len(gone)
         self.deleted = [id for id in gone if id not in self._added]
         return np.sort(self.index.forward.rows(self.deleted).astype(np.int64))
@@ -65,11 +73,12 @@ class Revisions:
     @property
     def any(self) -> bool:
         """Whether there was anything to do but to add documents."""
-        return bool(self.older or self._named())
+        return bool(self.older or self.unchanged or self._named())
 
     def report(self, report: UpdateReport) -> UpdateReport:
         """The report of an update, with what was decided here."""
-        return replace(report, withdrawn=tuple(self.deleted), unheld=self.unheld, older=tuple(self.older))
+        withdrawn, older = tuple(self.deleted), tuple(self.older)
+        return replace(report, withdrawn=withdrawn, older=older, unheld=self.unheld, unchanged=self.unchanged)
 
     def close(self) -> None:
         if self._reader is not None:
@@ -83,15 +92,15 @@ class Revisions:
         self._read = len(deletions)
         return self._named_versions
 
-    def _held(self, ids: Sequence[str]) -> dict[str, int | None]:
-        """The versions of those documents of the index that have these ids; None for an unknown version."""
+    def _held(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Those documents of the index that have these ids."""
         rows = self.index.forward.rows(ids) if len(ids) else np.zeros(0, np.int64)
         if not (rows >= 0).any():
             return {}
         if self._reader is None:
             self._reader = self.index.open_lucene()
         stored = self.index.stored_documents(self._reader, np.unique(rows[rows >= 0]))
-        return {document.id: _version(document) for document in stored}
+        return {document.id: document for document in stored}
 
 
 def _version(document: Document) -> int | None:

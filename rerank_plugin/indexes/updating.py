@@ -8,11 +8,12 @@ Encodings and other additions are written before the switch (:mod:`rerank_plugin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndexWriter, chunks
 from rerank_plugin.indexes.generation_writer import GenerationWriter, UpdateReport
 from rerank_plugin.indexes.generations import NextGeneration, updating
 from rerank_plugin.indexes.index_concepts import ConceptWriter, count_concepts
-from rerank_plugin.indexes.index_folder import KNOWLEDGE, Index
+from rerank_plugin.indexes.index_folder import APPLIED, KNOWLEDGE, Index
 from rerank_plugin.indexes.revisions import Revisions
 from rerank_plugin.indexes.sharded_updates import ShardedUpdate
 
@@ -38,6 +39,7 @@ def add(
     open_encoder: OpenEncoder,
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
+    applied: Mapping[str, Any] | None = None,
 ) -> UpdateReport:
     """Add documents to an index. A document whose id the index holds replaces the older one.
 
@@ -47,14 +49,17 @@ def add(
 
     Args:
         open_encoder: opens the model of each encoding that the index has.
+        applied: the caller's record of what the corpus is, under `APPLIED` in the description of the new generation,
+            which is written even if nothing else changes; None keeps the record of the generation before.
 
     Raises:
-        InputError: as in `updating`; there is no document to add; or the index was annotated otherwise than this
-            program annotates.
+        InputError: as in `updating`; there is no document to add, and nothing is recorded; or the index was annotated
+            otherwise than this program annotates.
     """
-    with updating(folder) as (index, following), closing(Revisions(index, documents)) as revisions:
+    entries = {} if applied is None else {APPLIED: applied}
+    with updating(folder, entries) as (index, following), closing(Revisions(index, documents)) as revisions:
         current = revisions.current()
-        if (first := next(current, None)) is None and revisions.any:
+        if (first := next(current, None)) is None and (revisions.any or entries):
             return revisions.report(_delete(index, following, revisions.withdrawn()))
         documents = chain(() if first is None else (first,), current)
         carrying = partial(carry_added, open_encoder=open_encoder, threads=threads)
@@ -103,10 +108,10 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
 
 
 def _delete(index: Index, following: NextGeneration, rows: np.ndarray) -> UpdateReport:
-    """Delete rows, int64 [n], increasing; without any, the generation stays."""
+    """Delete rows, int64 [n], increasing; with neither rows nor entries, the generation stays."""
     if len(rows) == len(index):
         raise InputError(f"no document would be left in {index.folder}: delete the folder instead")
-    if not len(rows):
+    if not len(rows) and not following.entries:
         return UpdateReport(0, 0, len(index))
     if index.shards:
         return ShardedUpdate(index, following).delete(rows, carry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,7 @@ def add_documents(
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     device: str = "cpu",
     batch_size: int | None = None,
+    applied: Mapping[str, Any] | None = None,
 ) -> UpdateReport:
     """Add documents to an index as :func:`rerank_plugin.indexes.updating.add` does, with their encodings.
 
@@ -92,7 +93,7 @@ def add_documents(
             raise InputError(f"{checkpoint} has other weights now")
         return encoder.encoder(batch_size, threads)
 
-    return updating.add(folder, documents, source, problems, open_encoder, threads, progress)
+    return updating.add(folder, documents, source, problems, open_encoder, threads, progress, applied)
 
 
 def merge_index(

@@ -47,6 +47,7 @@ def titles(folder):
         ([article("2", "v1"), deletion("2"), article("6", "n")], {"2": None, "6": "n"}, (1, 1), ["deleted, .*: 2$"]),
         ([deletion("2"), article("2", "back")], {"2": "back"}, (1, 1), []),
         ([article("1", "v1")], {}, (0, 0), ["older versions than .*: 1$"]),
+        ([*HELD[:2], article("9", "new")], {"9": "new"}, (1, 0), ["2 documents left out, which .* as they are"]),
     ],
 )  # fmt: skip
 def test_versions_and_deletions(folder, put, parts, changed, numbers, notes):
@@ -57,6 +58,18 @@ def test_versions_and_deletions(folder, put, parts, changed, numbers, notes):
     assert len(report.notes()) == len(notes)
     for note, pattern in zip(report.notes(), notes):
         assert re.search(pattern, note)
+
+
+def test_the_callers_record_of_what_was_applied(folder, put):
+    def recorded():
+        return Index(folder).description.get("applied")
+
+    corpus = put("daily.xml", xml(*HELD))
+    for record, generation in (({"file": 1}, 2), (None, 2), ({"file": 2}, 3)):
+        add_documents(folder, documents(corpus, Problems()), corpus, Problems(), threads=1, applied=record)
+        assert Index(folder).description["number"] == generation
+    rp.update_index(folder, delete=["1"], merge=True)
+    assert recorded() == {"file": 2} and len(Index(folder)) == 3
 
 
 def test_a_document_without_a_version_replaces_any(folder, put):
