@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.gpu_engines import clustered, engine_table, milliseconds
 from rerank_plugin import InputError, __version__
 from rerank_plugin import options as commandline
 from rerank_plugin.benchmark import machine
@@ -54,6 +54,11 @@ Codes of 8 bits, held as float16, of {vectors} generated documents; the best 1,0
 | vectors | one query, ms | aim | of 64, ms | product and selection on the GPU alone, ms | GPU memory, MB |
 |---|---:|---:|---:|---:|---:|
 {dense}
+
+`--dense-engine` of `search` chooses another engine. The same vectors, generated in clusters; recall is that of the
+documents that `torch` finds, which compares all.
+
+{engines}
 
 ## Encoding
 
@@ -92,6 +97,7 @@ def main(argv: list[str] | None = None) -> None:
             "scoring": "\n".join(scoring_rows(options, Path(work))),
             "vectors": " and ".join(f"{size:,}" for size in sizes),
             "dense": "\n".join(dense_row(options.device, size) for size in sizes),
+            "engines": engine_table(options.device, [500, 2500] if options.quick else [1_000_000, 10_000_000]),
             "encoding": encoding(options, Path(work)),
         }
     print(values, file=sys.stderr)  # before the tests, which take longest
@@ -189,16 +195,9 @@ def dense_row(device: str, documents: int, width: int = 256) -> str:
     import torch
 
     from rerank_plugin.indexes.device_vectors import DeviceVectors
-    from rerank_plugin.indexes.vector_store import VectorStore
-    from rerank_plugin.kernels.quantization import Spaces
 
-    random, spaces, rows = np.random.default_rng(42), Spaces([width]), np.arange(documents)
-    codes = random.integers(-127, 128, (documents, width), np.int8)
-    scales = random.uniform(0.001, 0.002, (documents, 1)).astype(np.float32)
-    zero = spaces.quantize(np.zeros((1, width), np.float32))
-    numbers = rows.astype(np.int32)
-    store = VectorStore(spaces, codes, scales, numbers, numbers, np.array([0, documents]), *zero)
-    queries = random.standard_normal((BATCH, width), dtype=np.float32)
+    store = clustered(documents, width)
+    queries = store.decode(np.arange(min(BATCH, documents)))
     on_device = DeviceVectors(store, device)
     found = min(FOUND, documents)
     for query in queries[:3]:
@@ -214,23 +213,6 @@ def dense_row(device: str, documents: int, width: int = 256) -> str:
     cells = [f"{documents:,} x {width}", f"{alone:.2f}", 0.5 if documents == 1_000_000 else "",
              f"{together / BATCH:.3f}", f"{product:.3f}", f"{memory:.0f}"]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
-
-
-def milliseconds(work: Callable[[], object], device: str) -> float:
-    """The median time of some work, after a warm-up, until the device has finished."""
-    import torch
-
-    def finished() -> float:
-        if device.startswith("cuda"):
-            torch.cuda.synchronize(device)
-        return time.perf_counter()
-
-    times = []
-    for _ in range(53):
-        started = finished()
-        work()
-        times.append(finished() - started)
-    return 1e3 * float(np.median(times[3:]))
 
 
 def encoding(options: Any, work: Path) -> str:

@@ -11,6 +11,7 @@ In shapes R are the documents of the folder and D the numbers of a vector.
 
 from __future__ import annotations
 
+import logging
 import struct
 import subprocess
 import sys
@@ -23,6 +24,9 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.text_files import byte_lines
+from rerank_plugin.indexes.faiss_gpu import MOST, Place, placed, reason
+
+log = logging.getLogger(__name__)
 
 INDEX, IDS = "index", "docid"  # the files, as Pyserini names them
 # What a file begins with, and the kind of index. Each may be the part of another: IVF, HNSW and refinement have one.
@@ -119,16 +123,18 @@ class FaissFolder:
     """A dense index of Pyserini, checked and in memory.
 
     Args:
-        device: ``cpu``, or a GPU of torch's names (``cuda``, ``cuda:1``), to which the index is copied.
+        place: the CPU, or the GPUs to which the index is copied.
+        nprobe: lists that IVF reads; None for the index's own.
 
     Raises:
-        InputError: Faiss is not installed, or the folder is not one, is damaged, or of a kind that is not read.
+        InputError: Faiss is not installed, or the folder is not one, is damaged, or of a kind that is not read, or that
+            Faiss does not search on a GPU.
 
     Attributes:
-        ids: external ids by position. index: of Faiss.
+        ids: external ids by position. index: of Faiss. searched: its copy on the GPUs, or the same.
     """
 
-    def __init__(self, folder: str | Path, device: str = "cpu"):
+    def __init__(self, folder: str | Path, place: Place = Place(), nprobe: int | None = None):
         require("faiss", "a Faiss index")
         self.folder = Path(folder)
         path = self.folder / INDEX
@@ -138,26 +144,15 @@ class FaissFolder:
         import faiss
 
         self.index = faiss.read_index(str(path))
-        self._resources: Any = None  # of a GPU, which must live as long as the index
-        if device != "cpu":
-            self._to_gpu(device)
-
-    def _to_gpu(self, device: str) -> None:
-        import faiss
-
-        if not hasattr(faiss, "StandardGpuResources"):
-            raise InputError(f"this Faiss searches on CPUs only: install faiss-gpu for {device}, or search on the CPU")
-        self._resources = faiss.StandardGpuResources()
-        number = int(device.partition(":")[2] or 0)
-        try:
-            self.index = faiss.index_cpu_to_gpu(self._resources, number, self.index)
-        except RuntimeError as error:
-            raise InputError(f"{self.folder} cannot be searched on {device}: {_reason(error)}") from None
+        lists = faiss.try_extract_index_ivf(self.index)
+        if lists is not None and nprobe is not None:
+            lists.nprobe = min(nprobe, lists.nlist)
+        self.searched = placed(self.index, place, self.folder)
+        self._told = False
 
     def search(
-        self, vector: np.ndarray, depth: int, allowed: np.ndarray | None = None, nprobe: int | None = None,
-        ef_search: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        self, vector: np.ndarray, depth: int, allowed: np.ndarray | None = None, ef_search: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Positions, int64 [n], and scores, float32 [n], of the nearest documents, best first; n is at most ``depth``.
 
         Scores are inner products, or squared distances with a minus before them, so that more is better.
@@ -165,27 +160,47 @@ class FaissFolder:
         Args:
             vector: of the query, float32 [D].
             allowed: whether each document may be found, bool [R]; None for all.
-            nprobe: lists that IVF reads. ef_search: candidates of HNSW. None for the index's own.
+            ef_search: candidates of HNSW; None for the index's own.
 
         Raises:
             NoSelectionError: this kind of index cannot leave documents out.
         """
         import faiss
 
+        if self.searched is not self.index:
+            left_out = 0 if allowed is None else int(np.count_nonzero(~allowed))
+            if depth + left_out <= MOST:
+                positions, scores = self._found(self.searched, vector, depth + left_out, None)
+                kept = np.flatnonzero(allowed[positions] if left_out and allowed is not None else positions >= 0)[
+                    :depth
+                ]
+                return positions[kept], scores[kept]
+            if not self._told:
+                self._told = True
+                log.warning(
+                    "%s: a search on a GPU finds %s documents at most, and selects none: the CPU does this one, and "
+                    "others that need more", self.folder, f"{MOST:,}",
+                )  # fmt: skip
         selector = None
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
             selector = faiss.IDSelectorBitmap(bits)
         parameters = None
-        if selector is not None or nprobe is not None or ef_search is not None:
-            parameters = _parameters(faiss.downcast_index(self.index), selector, nprobe, ef_search)
+        if selector is not None or ef_search is not None:
+            parameters = _parameters(faiss.downcast_index(self.index), selector, ef_search)
         try:
-            scores, positions = self.index.search(vector[None].astype(np.float32), depth, params=parameters)
-        except RuntimeError as error:
+            return self._found(self.index, vector, depth, parameters)
+        except InputError:
             if allowed is None:
-                raise InputError(f"{self.folder}: Faiss cannot search ({_reason(error)})") from None
+                raise
             raise NoSelectionError(self.folder, self.header.kind) from None
-        positions, scores = positions[0], scores[0]
+
+    def _found(self, index: Any, vector: np.ndarray, depth: int, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            found = index.search(vector[None].astype(np.float32), depth, params=parameters)
+        except RuntimeError as error:
+            raise InputError(f"{self.folder}: Faiss cannot search ({reason(error)})") from None
+        scores, positions = found[0][0], found[1][0]
         some = positions >= 0
         return positions[some], scores[some] if self.header.metric == 0 else -scores[some]
 
@@ -204,7 +219,7 @@ class FaissFolder:
         try:
             return np.stack([self.index.reconstruct(int(position)) for position in positions])
         except RuntimeError as error:
-            raise InputError(f"{self.folder} gives no vectors back ({_reason(error)})") from None
+            raise InputError(f"{self.folder} gives no vectors back ({reason(error)})") from None
 
 
 class NoSelectionError(InputError):
@@ -214,21 +229,21 @@ class NoSelectionError(InputError):
         super().__init__(f"{folder}: a Faiss index of the kind {kind} cannot leave documents out of a search")
 
 
-def _parameters(index: Any, selector: Any, nprobe: int | None, ef_search: int | None) -> Any:
+def _parameters(index: Any, selector: Any, ef_search: int | None) -> Any:
     """Faiss's search parameters for a kind of index and what it is made of."""
     import faiss
 
     if isinstance(index, faiss.IndexPreTransform):
-        inner = _parameters(faiss.downcast_index(index.index), selector, nprobe, ef_search)
+        inner = _parameters(faiss.downcast_index(index.index), selector, ef_search)
         return faiss.SearchParametersPreTransform(index_params=inner)
     if isinstance(index, faiss.IndexIDMap):
-        return _parameters(faiss.downcast_index(index.index), selector, nprobe, ef_search)
+        return _parameters(faiss.downcast_index(index.index), selector, ef_search)
     if isinstance(index, faiss.IndexRefine):
-        inner = _parameters(faiss.downcast_index(index.base_index), selector, nprobe, ef_search)
+        inner = _parameters(faiss.downcast_index(index.base_index), selector, ef_search)
         return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
     if isinstance(index, faiss.IndexIVF):
         kind = faiss.IVFPQSearchParameters if isinstance(index, faiss.IndexIVFPQ) else faiss.SearchParametersIVF
-        return kind(sel=selector, nprobe=min(nprobe or index.nprobe, index.nlist))
+        return kind(sel=selector, nprobe=index.nprobe)
     if isinstance(index, faiss.IndexHNSW):
         return faiss.SearchParametersHNSW(sel=selector, efSearch=ef_search or index.hnsw.efSearch)
     return None if selector is None else faiss.SearchParameters(sel=selector)
@@ -260,8 +275,3 @@ def check(path: Path) -> None:
 
     if not passed([path], is_sound, "faiss", faiss.__version__):
         raise InputError(f"{path} is damaged, or no Faiss index that can be read safely: {faults[0]}")
-
-
-def _reason(error: RuntimeError) -> str:
-    """The last part of a message of Faiss, which begins with the place in its source."""
-    return str(error).strip().splitlines()[-1].rpartition(": ")[2]

@@ -27,16 +27,20 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.faiss_gpu import CAGRA, FAISS, ONE, Place
 from rerank_plugin.indexes.vector_store import Fitting, VectorStore, encode_command, open_store
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.device_vectors import DeviceVectors
+    from rerank_plugin.indexes.faiss_vectors import FaissVectors
 
 log = logging.getLogger(__name__)
 
 FLAT, IVF = "flat", "ivf"
 KINDS = (FLAT, IVF)
+TORCH = "torch"
+ENGINES = (TORCH, FAISS, CAGRA)
 MORE = 64  # documents fetched beyond the depth at first
 NONE = np.zeros(0, np.int64)  # rows
 
@@ -51,6 +55,8 @@ class DenseConfig:
         device: torch device that searches all vectors; the CPU reads the nearest inverted lists.
         kind: ``flat`` reads all inverted lists of the store of vectors, ``ivf`` the nearest.
         nprobe: lists that ``ivf`` reads; None for the number that the store was made with.
+        engine: what searches all vectors in the place of the store, of `ENGINES`; None for `TORCH` on a device.
+        float16, gpus: of Faiss, as in :class:`~rerank_plugin.indexes.faiss_gpu.Place`.
     """
 
     name: str = field(default="dense", init=False)
@@ -72,12 +78,24 @@ class DenseConfig:
         0.6, "weight of those documents; that of the query is 1", option="dense_feedback_weight"
     )
     device: str = setting("cpu", SHARED)
+    engine: str | None = setting(
+        None,
+        "search of all stored vectors: torch, faiss or, with a graph on a GPU, cagra (default: torch on a GPU; on the "
+        "CPU the store itself)",
+        option="dense_engine",
+        choices=ENGINES,
+        type=str,
+    )
+    float16: bool = setting(False, SHARED, option="faiss_float16")
+    gpus: str = setting(ONE, SHARED, option="faiss_gpus")
 
     def __post_init__(self) -> None:
         if not self.checkpoint:
             raise InputError("dense retrieval needs a model's checkpoint: dense:CHECKPOINT")
         if self.kind not in KINDS:
             raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
+        if self.engine not in (None, *ENGINES):
+            raise InputError(f"unknown engine '{self.engine}'; known: {', '.join(ENGINES)}")
         if self.nprobe is not None and self.nprobe < 1:
             raise InputError("nprobe must be at least 1")
         if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
@@ -179,17 +197,27 @@ class DenseStage:
             encode = encode_command(index, config.checkpoint)
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
-        self.vectors: VectorStore | DeviceVectors = store
-        self.live: Fitting | None = None  # of an index with deleted documents on a device; the store leaves them out
-        if config.device != "cpu":
+        self.vectors: VectorStore | DeviceVectors | FaissVectors = store
+        self.live: Fitting | None = None  # of an index with deleted documents, which the store itself leaves out
+        if config.device != "cpu" or config.engine is not None:
+            self.vectors = self._on_engine()
+            if self.vectors is not store:
+                self.live = store.fitting(self.forward.live)
+        self.probes = store.inverted_lists if config.kind == FLAT else config.nprobe
+
+    def _on_engine(self) -> VectorStore | DeviceVectors | FaissVectors:
+        """What searches the vectors in the place of the store; the store itself, if that is on other machines."""
+        config = self.config
+        if config.engine in (None, TORCH):
             require("torch", f"searching on {config.device}")
             from rerank_plugin.indexes.device_vectors import vectors_on
 
             with usable(config.device):
-                self.vectors = store.on(config.device, vectors_on)
-            if self.vectors is not store:
-                self.live = store.fitting(self.forward.live)
-        self.probes = store.inverted_lists if config.kind == FLAT else config.nprobe
+                return self.store.on(config.device, vectors_on)
+        from rerank_plugin.indexes.faiss_vectors import FaissVectors
+
+        place = Place(config.device, config.float16, config.gpus)
+        return self.store.on(config.device, lambda store, device: FaissVectors(store, place, str(config.engine)))
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` documents that fit the query's filter.

@@ -20,6 +20,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.faiss_folder import FaissFolder, NoSelectionError
+from rerank_plugin.indexes.faiss_gpu import GPUS, ONE, Place
 from rerank_plugin.retrieval.dense import MORE, NONE, QueryEncoder
 from rerank_plugin.retrieval.query_vectors import EncodedQueries, FolderEncoder, QueryVectorsConfig
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
@@ -38,6 +39,7 @@ class FaissConfig(QueryVectorsConfig):
         folder: with ``index`` and ``docid``.
         device: ``cpu``, or the GPU to which the index and the encoder are copied.
         nprobe: lists that an IVF index reads; None for its own number.
+        float16, gpus: as in :class:`~rerank_plugin.indexes.faiss_gpu.Place`.
     """
 
     name: str = field(default="faiss", init=False)
@@ -45,11 +47,23 @@ class FaissConfig(QueryVectorsConfig):
     nprobe: int | None = setting(None, SHARED)
     ef_search: int | None = setting(None, "candidates that an HNSW index of faiss keeps (default: its own)", type=int)
     device: str = setting("cpu", SHARED)
+    float16: bool = setting(
+        False, "hold vectors that Faiss searches on a GPU in half precision", option="faiss_float16"
+    )
+    gpus: str = setting(
+        ONE,
+        "GPUs that Faiss searches on: one (that of --device), or all: shards (each has a part of the documents) or "
+        "replicas (each has all)",
+        option="faiss_gpus",
+        choices=GPUS,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if min(self.nprobe or 1, self.ef_search or 1) < 1:
             raise InputError("nprobe and ef_search must be at least 1")
+        if self.gpus not in GPUS:
+            raise InputError(f"unknown use of GPUs '{self.gpus}'; known: {', '.join(GPUS)}")
 
     def open(self, index) -> FaissStage:
         return FaissStage(index, self)
@@ -73,7 +87,7 @@ class FaissStage:
 
     def __init__(self, index, config: FaissConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
-        self.faiss = FaissFolder(config.folder, config.device)
+        self.faiss = FaissFolder(config.folder, Place(config.device, config.float16, config.gpus), config.nprobe)
         self.rows = self._matched()  # int64 [R], -1 for a document that the index lacks
         self.positions = np.full(len(self.forward), -1)  # of each row; -1 for a document that the folder lacks
         self.positions[self.rows[self.rows >= 0][::-1]] = np.flatnonzero(self.rows >= 0)[::-1]
@@ -188,9 +202,7 @@ class FaissStage:
         selected = allowed
         while True:
             try:
-                positions, scores = self.faiss.search(
-                    vector, min(reach, most), selected, self.config.nprobe, self.config.ef_search
-                )
+                positions, scores = self.faiss.search(vector, min(reach, most), selected, self.config.ef_search)
             except NoSelectionError as error:
                 if not self._told:
                     self._told = True

@@ -19,6 +19,7 @@ from rerank_plugin.base.settings import setting
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.indexes.faiss_folder import IDS, INDEX
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.faiss import RECORD
 
@@ -97,6 +98,9 @@ def export_faiss(
                 raise InputError(
                     f"'{config.factory}' cannot be trained on {len(training):,} documents: {reason}"
                 ) from None
+        lists = faiss.try_extract_index_ivf(exported)
+        if lists is not None:  # Faiss's own default is 1
+            lists.nprobe = min(ListsConfig(lists=lists.nlist).sizes(len(rows))[1], lists.nlist)
         with open(folder / IDS, "w", encoding="utf-8") as ids:
             for batch in progress([rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]):
                 exported.add(np.ascontiguousarray(vectors_of(batch), np.float32))
@@ -109,6 +113,7 @@ def export_faiss(
             "documents": len(rows),
             "dimension": dimension,
             "trained_on": len(training),
+            "nprobe": None if lists is None else lists.nprobe,
             "seed": config.seed,
         }
         (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -24,13 +24,13 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.faiss_gpu import ONE
 from rerank_plugin.indexes.index_folder import ADAPTED, addition
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
-from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class HybridConfig:
 
     Attributes:
         name: ``hybrid`` or ``hybrid+rm3``.
-        device: torch device that searches the vectors.
+        nprobe, ef_search, device, engine, float16, gpus: of the search of the vectors.
         weight: in all fusions; None for the encoder's own of `WEIGHTS`.
         rm3_documents, rm3_terms, rm3_even: of RM3, as `LuceneFirstStage.search_near` takes them.
         regularized, neighbours, regularization: of the scores: number of documents, nearest others of each, and weight.
@@ -83,7 +83,12 @@ class HybridConfig:
     feedback_weight: float = setting(
         0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight"
     )
+    nprobe: int | None = setting(None, SHARED)
+    ef_search: int | None = setting(None, SHARED)
     device: str = setting("cpu", SHARED)
+    engine: str | None = setting(None, SHARED, option="dense_engine")
+    float16: bool = setting(False, SHARED, option="faiss_float16")
+    gpus: str = setting(ONE, SHARED, option="faiss_gpus")
     query_encoder: str = setting("", SHARED)  # this and the next five: of faiss:FOLDER
     query_prefix: str = setting("", SHARED)
     pooling: str | None = setting(None, SHARED)
@@ -110,9 +115,18 @@ class HybridConfig:
         """The dense part."""
         name, _, folder = self.encoder.partition(":")
         if name != FaissConfig.name or not folder:
-            return DenseConfig(self.encoder, device=self.device)
-        shared = {setting.name: getattr(self, setting.name) for setting in fields(QueryVectorsConfig)}
-        return FaissConfig(**shared, folder=folder, device=self.device)
+            return self.stored(self.encoder)
+        return FaissConfig(**self._shared(FaissConfig), folder=folder)
+
+    def stored(self, checkpoint: str) -> DenseConfig:
+        """The search of the vectors that the index stores by a checkpoint."""
+        return DenseConfig(checkpoint, **self._shared(DenseConfig))
+
+    def _shared(self, config: type) -> dict[str, Any]:
+        """The settings that the hybrid passes to its dense part."""
+        own = {entry.name for entry in fields(self)}
+        names = own & {entry.name for entry in fields(config)} - {"name", "feedback", "feedback_weight"}
+        return {name: getattr(self, name) for name in names}
 
     def open(self, index) -> HybridStage:
         return HybridStage(index, self)
@@ -125,7 +139,7 @@ class HybridStage:
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
-        by_adapted = _adapted(index, config.device) if config.encoder == ENCODER else None
+        by_adapted = _adapted(index, config) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
         self.dense: DenseStage | FaissStage = by_adapted or config.dense().open(index)
         self.words, self.weights = LuceneConfig().open(index), config.weights(adapted)
@@ -183,13 +197,13 @@ class HybridStage:
         return Candidates(self.forward, fused.rows, scores).best()
 
 
-def _adapted(index, device: str) -> DenseStage | None:
+def _adapted(index, config: HybridConfig) -> DenseStage | None:
     """Dense retrieval by the adapted encoder; None where the index has none that can be used."""
     folder = addition(index, ADAPTED)
     if not folder.is_dir():
         return None
     try:
-        return DenseConfig(str(folder), device=device).open(index)
+        return config.stored(str(folder)).open(index)
     except InputError as error:
         command = encode_command(index, ENCODER)
         log.warning(

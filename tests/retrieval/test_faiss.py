@@ -2,12 +2,13 @@
 
 import json
 import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from rerank_plugin import Searcher
+from rerank_plugin import Reranker, Searcher, read_run, search, update_index
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
@@ -17,6 +18,7 @@ from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.faiss_folder import FaissFolder, read_header
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.encoder.folder import minilm_folder
+from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.faiss import FaissConfig
 from rerank_plugin.retrieval.faiss_export import ExportConfig, export_faiss
 from rerank_plugin.retrieval.fusion import FusionConfig
@@ -226,9 +228,43 @@ def test_the_command_exports_and_the_hybrid_reads_it(index_command, tmp_path, in
     again = index_command("--index", index_folder, "--export-faiss", "ktrel", "--output", tmp_path / "f")
     assert again[0] == 2 and "exists already" in again[2]
     index = Index(index_folder)
-    hits = HybridConfig(encoder=f"faiss:{tmp_path / 'f'}").open(index).search(Query("q", "heart attack"), 10)
+    hits = HybridConfig(encoder=f"faiss:{tmp_path / 'f'}", nprobe=3).open(index).search(Query("q", "heart attack"), 10)
     dense = FaissConfig(folder=str(tmp_path / "f")).open(index).search(Query("q", "heart attack"), 10)
     assert len(hits) == 10 and set(hits.ids) & set(dense.ids)
+
+
+def test_one_command_re_ranks_what_a_script_of_pyserini_searched(exported, lucene_searcher, tmp_path):
+    """The script searches the folder and keeps its hits; the command and `Reranker` give them the same order."""
+    searcher = pytest.importorskip("pyserini.search.faiss").FaissSearcher
+    folder, index = exported
+    text, run = "aspirin after a heart attack", tmp_path / "delta.run"
+    vector = FaissConfig(folder=str(folder)).open(index).read(Query("q", text)).vector
+    hits = searcher(str(folder), query_encoder=object()).search(vector[None], 30)
+    expected = Reranker.load("delta", index).rerank(text, hits)
+    (tmp_path / "topics.tsv").write_text(f"q\t{text}\n")
+    given = ["--index", str(index.folder), "--queries", str(tmp_path / "topics.tsv"), "--output", str(run)]
+    search.main([*given, "--first-stage", f"faiss:{folder}", "--depth", "30", "--reranker", "delta"])
+    ranked = read_run(run)["q"]
+    assert list(ranked.doc_ids) == [hit.docid for hit in expected]
+    assert list(ranked.scores) == pytest.approx([hit.score for hit in expected], abs=1e-5)
+
+
+def test_faiss_searches_the_stored_vectors(index_folder, tmp_path):
+    """Alone and in the hybrid, it finds what the store finds; without a GPU others are refused in a line."""
+    folder, query = shutil.copytree(index_folder, tmp_path / "index"), Query("q", "heart attack")
+    IndexEncoder(Index(folder).forward, "ktrel").encode()
+    index = update_index(folder, delete=["1"])
+    for stage in ("dense:ktrel", "hybrid"):
+        found = configure(stage, {"dense_engine": "faiss"}).open(index).search(query, 10)
+        expected = configure(stage).open(index).search(query, 10)
+        assert found.ids == expected.ids and found.first_stage_scores.tobytes() == expected.first_stage_scores.tobytes()
+    for options, message in (
+        ({"device": "cuda", "dense_engine": "faiss"}, "searches on CPUs only"),
+        ({"dense_engine": "cagra"}, "cagra needs a GPU"),
+        ({"dense_engine": "other"}, "unknown engine 'other'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            configure("dense:ktrel", options).open(index)
 
 
 def test_the_service_and_pyterrier_search_a_folder_and_rerank(exported):
