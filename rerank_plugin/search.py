@@ -110,6 +110,8 @@ def _add_candidate_options(add: Callable[..., Any]) -> None:
     add("--strategy", type=Path, metavar="FILE", help="--query from a file, as a strategy of numbered lines")
     add("--query-syntax", choices=["plain", "pubmed"], help=syntax)
     add("--rank-by", metavar="TEXT", help="text that ranks a strategy's set, instead of its own words")
+    mapping = "do not add MeSH headings to words of a strategy, as PubMed and an index with MeSH do"
+    add("--no-term-mapping", action="store_true", help=mapping)
     add("--judged-only", metavar="J", help="keep only the candidates with a judgment in J (see evaluate)")
     add("--tag", help="run tag (default: the name of the reranker or of the first stage)")
     resume = "resume an interrupted run with the same settings; finished runs are left unchanged"
@@ -146,6 +148,10 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
 
     if options.index is None:
         parser.error("--index is required")
+    if options.query is options.queries is None and options.filter:
+        options.query = ""  # all documents that match
+    if options.sort == "date":
+        options.reranker = []
     if (options.queries is None) == (options.query is None):
         parser.error("give --queries or --query")
     if options.queries is not None and options.output is None:
@@ -270,7 +276,10 @@ def _strategies(options: Namespace, queries: Sequence[Query], index: Index) -> l
     read_queries = []
     for query in queries:
         try:
-            reading = read(index, query._replace(filter=_filter(options)), options.query_syntax, options.rank_by)
+            query = query._replace(filter=_filter(options))
+            reading = read(
+                index, query, options.query_syntax, options.rank_by, term_mapping=not options.no_term_mapping
+            )
         except InputError as error:
             raise InputError(f"query {query.id}: {error}") from None
         for note in reading.notes:
@@ -381,7 +390,8 @@ def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dic
     if options.filter:
         named["filter"] = sorted(options.filter)
     if options.query_syntax == "pubmed":
-        named |= {"query_syntax": options.query_syntax, "rank_by": options.rank_by, "entire_sets": options.entire_sets}
+        read_by = ("query_syntax", "rank_by", "entire_sets", "no_term_mapping")
+        named |= {name: getattr(options, name) for name in read_by}
     contents = fingerprints(named | {"reranker": [Stage.parse(spec).reranker for spec in options.reranker]})
     searched = {"index": str(options.index), "generation": index.build, "contents": contents}
     return named | searched | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
@@ -401,7 +411,9 @@ def search_one(options: Namespace) -> None:
         check_free(options.output, EXPORTED, options.overwrite)
     query, syntax = Query("query", options.query, _filter(options)), options.query_syntax or PUBMED
     pipeline, reading, candidates = _pipeline(options, _first_stage_config(options)).open_for(
-        lambda index: read_query(index, query, syntax, options.rank_by)
+        lambda index: read_query(
+            index, query, syntax, options.rank_by, options.sort == "date", not options.no_term_mapping
+        )
     )
     if reading.read_as is not None:
         matching = f"{reading.matches:,} document{'' if reading.matches == 1 else 's'}"

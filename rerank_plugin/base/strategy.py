@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 AND, OR, NOT = "AND", "OR", "NOT"
 ALL, TITLE, ABSTRACT, TITLE_OR_ABSTRACT, TEXT = "all", "ti", "ab", "tiab", "tw"
+HEADINGS = ("mh", "majr")
 WORDS = (ALL, TITLE, ABSTRACT, TITLE_OR_ABSTRACT, TEXT)  # fields of words; in others a term is an entire value
 
 
@@ -22,6 +23,7 @@ class Term(NamedTuple):
         phrase: whether it stood in quotes.
         truncated: whether its last word is the beginning of a word.
         near: the most words between its words, in any order; None for words in a row.
+        below: of a heading, those below it, which match, too; None for the heading alone.
     """
 
     text: str
@@ -29,11 +31,13 @@ class Term(NamedTuple):
     phrase: bool = False
     truncated: bool = False
     near: int | None = None
+    below: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         quote = '"' if self.phrase or " " in self.text else ""
         star = "*" if self.truncated else ""
-        tag = "" if self.field == ALL and self.near is None else f"[{self.field}{_near(self.near)}]"
+        more = ":noexp" if self.field in HEADINGS and self.below is None else _near(self.near)
+        tag = "" if self.field == ALL and self.near is None else f"[{self.field}{more}]"
         return f"{quote}{self.text}{star}{quote}{tag}"
 
 
@@ -56,10 +60,15 @@ class Group(NamedTuple):
     parts: tuple[Strategy, ...]
 
     def __str__(self) -> str:
-        return f" {self.role} ".join(f"({part})" if isinstance(part, Group) else str(part) for part in self.parts)
+        if not self.parts:
+            return "all[sb]"
+        return f" {self.role} ".join(
+            f"({part})" if isinstance(part, Group) and part.parts else str(part) for part in self.parts
+        )
 
 
 Strategy = Term | Dates | Group
+EVERYTHING = Group(AND, ())
 
 
 def _near(words: int | None) -> str:

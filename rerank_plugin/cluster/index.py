@@ -422,6 +422,12 @@ class RemoteScorer(Scorer):
         return self.index.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
 
     def lacking_words(self, query: Query) -> list[str]:
+        return self._ask_one("lacking_words", query)
+
+    def unread_words(self, query: Query) -> list[str]:
+        return self._ask_one("unread_words", query)
+
+    def _ask_one(self, method: str, query: Query) -> list[str]:
         lost = self.index.answering.lost()
         number = next((n for n in range(len(self.index.shards)) if n not in lost), 0)
-        return self.index.answering.ask({number: ("lacking_words", *self.named, query)})[number]
+        return self.index.answering.ask({number: (method, *self.named, query)})[number]

@@ -255,6 +255,9 @@ class Shard:
     def lacking_words(self, spec: str, options: RerankerOptions, query: Query) -> list[str]:
         return self.scorer(spec, options).lacking_words(query)
 
+    def unread_words(self, spec: str, options: RerankerOptions, query: Query) -> list[str]:
+        return self.scorer(spec, options).unread_words(query)
+
     def _candidates(self, part: ScoredPart) -> Candidates:
         candidates = Candidates(self.forward, part.rows, part.first_stage_scores)
         candidates.highest = part.highest

@@ -582,7 +582,7 @@ class Index:
         for field, _ in (*filter.values, *filter.excluded):
             if field != "retracted" and not counts.get(FILTERS[field]):
                 known = ", ".join(name for name, stored in FILTERS.items() if counts.get(stored)) or "none"
-                raise InputError(f"no document of {self.folder} has a {field} to filter by; usable filters: {known}")
+                raise InputError(f"no document of {self.folder} has the field '{field}'; usable filters: {known}")
 
     def _matches(self, filter: Filter) -> Matches:
         from rerank_plugin.indexes.lucene_reader import matching_numbers

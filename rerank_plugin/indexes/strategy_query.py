@@ -82,6 +82,8 @@ class StrategyQueries:
             if strategy.field in WORDS:
                 return self._words(strategy)
             return self._ids(strategy) if strategy.field in IDS else self._value(strategy)
+        if not strategy.parts:
+            return java_class("org.apache.lucene.search.MatchAllDocsQuery")()
         queries = [self._query(part) for part in strategy.parts]
         kept = [query for query in queries if query is not None]
         if strategy.role == OR:
@@ -155,14 +157,17 @@ class StrategyQueries:
         if not forms:
             return java_class("org.apache.lucene.search.MatchNoDocsQuery")()
         if not before:
-            text, values = java_class("org.apache.lucene.util.BytesRef"), java_class("java.util.ArrayList")()
-            for form in forms:
-                values.add(text(form.encode()))
-            return java_class("org.apache.lucene.search.TermInSetQuery")(field, values)
+            return self._any_term(field, forms)
         phrase = java_class("org.apache.lucene.search.MultiPhraseQuery$Builder")()
         for token in before:
             phrase.add([self.term(field, token)])
         return phrase.add([self.term(field, form) for form in forms]).build()
+
+    def _any_term(self, field: str, terms: Iterable[str]) -> Any:
+        text, values = java_class("org.apache.lucene.util.BytesRef"), java_class("java.util.ArrayList")()
+        for term in terms:
+            values.add(text(term.encode()))
+        return java_class("org.apache.lucene.search.TermInSetQuery")(field, values)
 
     def _forms(self, field: str, beginning: str, term: Term) -> list[str]:
         """The terms of a field with a beginning, at most `MOST_FORMS`."""
@@ -186,6 +191,8 @@ class StrategyQueries:
         field, compared_as = VALUES[term.field]
         self._check(field, term)
         value = compared(compared_as, term.text)
+        if term.below:
+            return self._any_term(field, [value, *(compared(compared_as, heading) for heading in term.below)])
         if term.truncated:
             return java_class("org.apache.lucene.search.PrefixQuery")(self.term(field, value))
         return self.term_query(self.term(field, value))

@@ -95,6 +95,9 @@ class Cascade(Scorer):
     def lacking_words(self, query: Query) -> list[str]:
         return [name for scorer, _ in self.stages for name in scorer.lacking_words(query)]
 
+    def unread_words(self, query: Query) -> list[str]:
+        return [note for scorer, _ in self.stages for note in scorer.unread_words(query)]
+
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         return self.score_many([query], [candidates])[0]
 

@@ -1,7 +1,7 @@
 """Notes on a query: lines that commands, the library and the service give beside a ranking.
 
-There are two notes: the syntax of other search engines is read as plain words, and a model knows few of the query's
-words.
+The syntax of other search engines is read as plain words; a model knows few of the query's words, or reads only the
+first of them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,31 @@ _READ_AS_WORDS = re.compile(
       (?:^|\s)(?-i:AND|OR|NOT)\s
     | "[^"]+" | “[^”]+”
     | \[\s*(?:{_TAGS})(?::[^\]]*)?\s*\]
-    | (?:^|[\s(])(?:{_FIELDS}):(?=\S)
-    | \w{{3,}}\*(?=\s|\)|\[|$) | \w[?]\w
+    | \w{{3,}}\*(?=\s|\)|\[|$)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+# What is neither PubMed's language nor a plain word, and what to write instead.
+_MISTAKES = {
+    rf"(?i)(?:^|[\s(])((?:{_FIELDS}):)(?=\S)": "'{}' is read as a word: fields are tags, as in aspirin[ti]",
+    r"(\w+[?]\w+)": "'?' is no wildcard in {}: only '*' at the end of a word is, as in thrombo*",
+    r"(?:^|[\s(])(\*\w+)": "'*' is ignored in {}: it stands at the end of a word, as in thrombo*",
+    rf"(?i)\w(\[(?!(?:{_TAGS})\b)[a-z/ ]{{2,30}}\])(?=\s|$)": "{} is no tag of PubMed's, and is read as words",
+    r'^[^"]*((?:(?<=\s)|^)"\w)[^"]*$': "the quote does not close, and is ignored",
+}
+MISTAKES = {re.compile(pattern): note for pattern, note in _MISTAKES.items()}
 
 
 def notes_of(query: Query, first_stage: FirstStage | None, reranker: Scorer | None) -> list[str]:
     """The notes on a query for a first stage and a reranker; None for either skips it."""
     notes = [SYNTAX] if _READ_AS_WORDS.search(query.text) else []
+    notes += [note.format(found[1]) for mistake, note in MISTAKES.items() if (found := mistake.search(query.text))]
     models = [] if first_stage is None else lacking_words(first_stage, query)
     models += [] if reranker is None else reranker.lacking_words(query)
     if names := " and ".join(dict.fromkeys(models)):
         notes.append(LACKING.format(f"{names} {'know' if ' and ' in names else 'knows'}"))
+    if reranker is not None:
+        notes += reranker.unread_words(query)
     return notes
 
 

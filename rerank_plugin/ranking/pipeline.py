@@ -47,12 +47,14 @@ class Reading(NamedTuple):
         read_as: the strategy in PubMed's language; None for plain words.
         matches: the exact number of documents that match the strategy and the filter; None for plain words.
         notes: what was left out, or could not be answered.
+        words: the words to mark in texts, where none rank.
     """
 
     query: Query
     read_as: str | None = None
     matches: int | None = None
     notes: tuple[str, ...] = ()
+    words: str = ""
 
 
 class Ranking(NamedTuple):

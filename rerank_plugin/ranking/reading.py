@@ -12,10 +12,13 @@ from typing import Literal
 from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
-from rerank_plugin.base.strategy import ALL, OR, Group, Strategy, Term, ranking_words
+from rerank_plugin.base.strategy import ALL, AND, EVERYTHING, OR, WORDS, Group, Strategy, Term, ranking_words, wanted
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
-from rerank_plugin.text.pubmed_syntax import Reader, is_strategy
+from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, Reader, is_strategy
+from rerank_plugin.text.pubmed_tags import TAGS
+from rerank_plugin.text.spelling import SPACED_NAME, spellings
 
 PLAIN: Literal["plain"] = "plain"
 PUBMED: Literal["pubmed"] = "pubmed"
@@ -24,42 +27,69 @@ MOST_IDS = 1000
 _PREFIX = re.compile(r"\s*(?:pmid|pubmed id|https?://pubmed\.ncbi\.nlm\.nih\.gov/)[:\s]*(?=\d)", re.IGNORECASE)
 _DOI = re.compile(r"\s*(?:doi:\s*|https?://(?:dx\.)?doi\.org/)?(10\.\d{4,9}/\S+?)\s*", re.IGNORECASE)
 _PMC = re.compile(r"\s*(PMC\d{1,9})\s*", re.IGNORECASE)
+FIELDS = ("ti", "ab", "tiab", "au", "1au", "ta", "mh", "pt", "la")  # of AUTHOR: and the like
 # A last name of up to four words, and initials; or names that all begin with a capital letter.
 _AUTHOR = re.compile(r"\s*(?:[^\W\d_][\w'’.-]*,? ){1,4}(?:[^\W\d_]\.? ?){1,3}\s*")
 _CAPITALS = re.compile(
     r"\s*(?:[^\W\d_a-zß-ÿ][\w'’.&-]*|of|the|and|de|&)(?: (?:[^\W\d_a-zß-ÿ][\w'’.&-]*|of|the|and|de|&))+\s*"
 )
+_JOURNAL = re.compile(r"\s*(?:the\s|.*\b(?:journal|annals|archives|acta|proceedings)\b).{1,200}", re.IGNORECASE)
 _WORD = re.compile(r"\s*(?=[\w/+-]*[^\W\d_])[\w/+'’-]+\s*")
+_WORDS = re.compile(r"[^\s()\[\]\"*?:;,]*\w[^\s()\[\]\"*?:;,]*")
+_FIELD = re.compile(r"\s*(\w{2,8}):\s*([^:\[\]\"()]{1,200}?)\s*")  # author:Muller K
 
 
-def read(index: Index, query: Query, syntax: str = PUBMED, rank_by: str | None = None) -> Reading:
+def read(
+    index: Index,
+    query: Query,
+    syntax: str = PUBMED,
+    rank_by: str | None = None,
+    newest_first: bool = False,
+    term_mapping: bool = True,
+) -> Reading:
     """Read the text of a query.
+
+    Without words, a filter alone decides the set.
 
     Args:
         syntax: ``plain`` for words only, ``pubmed`` for strategies, too.
         rank_by: the text that ranks a strategy's set, instead of its own words.
+        newest_first: whether dates are to sort the set, for which plain words are all required.
+        term_mapping: whether words of a strategy that name a heading also find it and those below it, where the index
+            has MeSH .
 
     Raises:
         InputError: an unknown syntax, or a malformed strategy, of which the message names the place and the cure.
     """
     if syntax not in SYNTAXES:
         raise InputError(unknown("query syntax", syntax, SYNTAXES))
-    reader, text = Reader(), query.text.encode(errors="replace").decode()  # a terminal may pass half a character
-    strategy = None if syntax == PLAIN else _strategy(index, text, reader)
+    text = query.text.encode(errors="replace").decode()  # a terminal may pass half a character
+    reader = Reader(Headings.of(index.knowledge), term_mapping)
+    strategy: Strategy | None = None
+    if query.filter is not None and not text.strip():
+        strategy = EVERYTHING
+    elif syntax == PUBMED:
+        strategy = _strategy(index, text, reader)
+    if strategy is None and newest_first:
+        strategy = _all_words(index, query, text)
+        if strategy is None:
+            reader.notes.append("no document has all words of the query: the most relevant ones are sorted by date")
     if strategy is None:
         if rank_by is not None:
             raise InputError(
                 "a text to rank by is for a strategy in PubMed's language, as cats AND dogs; plain words rank by "
                 "themselves"
             )
-        return Reading(query)
+        return Reading(query, notes=tuple(reader.notes))
     filter = replace(query.filter or Filter(()), strategy=strategy)
     matches = index.matches(filter)
     words = ranking_words(strategy) if rank_by is None else rank_by
     notes = [*reader.notes, *matches.notes]
     if matches.total > MOST_RANKED:
-        notes.append(f"{matches.total:,} documents match: {MOST_RANKED:,} of them are ranked")
-    return Reading(query._replace(text=words, filter=filter), str(strategy), matches.total, tuple(notes))
+        ranked = "the newest" if newest_first else "the best"
+        notes.append(f"{matches.total:,} documents match: {ranked} {MOST_RANKED:,} of them are listed")
+    ranked_query = query._replace(text="" if newest_first else words, filter=filter)
+    return Reading(ranked_query, str(strategy), matches.total, tuple(notes), _marked(strategy))
 
 
 def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:
@@ -73,14 +103,51 @@ def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:
     if match := _PMC.fullmatch(text):
         return Term(match[1], "pmc")
     stripped = " ".join(text.split())
-    candidates = []
+    if match := _FIELD.fullmatch(text):
+        term = Term(match[2], TAGS.get(match[1].lower(), ALL))
+        return term if term.field in FIELDS and _count(index, term) else None
+    if SPACED_NAME.fullmatch(stripped):
+        stripped = stripped.replace(" ", "-")
+    one_word = _WORD.fullmatch(stripped) is not None
+    words, values = Term(stripped, ALL, phrase=not one_word), list[Term]()
     if _AUTHOR.fullmatch(text) or (_CAPITALS.fullmatch(text) and len(stripped.split()) < 4):
-        candidates.append(Term(stripped, "au"))
-    if _CAPITALS.fullmatch(text):
-        candidates.append(Term(stripped, "ta"))
-    elif _WORD.fullmatch(text):
-        candidates = [Term(stripped, ALL), Term(stripped, "au"), Term(stripped, "ta")]
-    return next((term for term in candidates if index.matches(Filter((), strategy=term)).total), None)
+        values.append(Term(stripped, "au"))
+    if _CAPITALS.fullmatch(text) or _JOURNAL.fullmatch(text):
+        values.append(Term(stripped, "ta"))
+    if one_word:
+        found = _count(index, words)
+        if found and stripped.islower():
+            return words
+        values = [Term(stripped, "au"), Term(stripped, "ta")]
+    elif not values:
+        return None
+    else:
+        found = _count(index, words)  # as "Blood Pressure", which also is a journal
+    counts = {term: _count(index, term) for term in values}
+    best = max(values, key=lambda term: counts[term])
+    return best if counts[best] > found else words if one_word and found else None
+
+
+def _marked(strategy: Strategy) -> str:
+    """The words that match, for marks in texts: in all spellings, and truncated ones with an asterisk."""
+    terms = [term for term in wanted(strategy) if term.field in WORDS]
+    return " ".join(
+        f"{term.text}*" if term.truncated else " ".join(spellings(term.text)) if term.field == ALL else term.text
+        for term in terms
+    )
+
+
+def _count(index: Index, strategy: Strategy) -> int:
+    return index.matches(Filter((), strategy=strategy)).total
+
+
+def _all_words(index: Index, query: Query, text: str) -> Strategy | None:
+    """The strategy of documents with all words of a text; None if no document has them."""
+    words = dict.fromkeys(_WORDS.findall(text))
+    strategy = Group(AND, tuple(Term(word) for word in words))
+    if not 0 < len(words) <= MOST_CLAUSES:
+        return None
+    return strategy if index.matches(replace(query.filter or Filter(()), strategy=strategy)).total else None
 
 
 def _ids(index: Index, text: str, reader: Reader) -> Strategy | None:

@@ -391,6 +391,9 @@ class _LockedScorer(rerankers.Scorer):
     def lacking_words(self, query: Query) -> list[str]:
         return self.scorer.lacking_words(query)
 
+    def unread_words(self, query: Query) -> list[str]:
+        return self.scorer.unread_words(query)
+
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
         with self.lock:
             return self.scorer.attribute(query, candidates, place)

@@ -111,6 +111,7 @@ class Searcher:
         filter: Filter | Values | None = None,
         query_syntax: str = PLAIN,
         rank_by: str | None = None,
+        term_mapping: bool = True,
     ) -> Hits:
         """The k documents with the highest scores, from rank 1 on; fewer if the first stage finds fewer.
 
@@ -127,13 +128,14 @@ class Searcher:
             query_syntax: ``pubmed`` reads PubMed's language, too, ids, authors and journals (`read`). All documents
                 that match a strategy are ranked, up to 100,000, whatever the depth.
             rank_by: the text that ranks them, instead of the strategy's own words.
+            term_mapping: whether words of a strategy that name a MeSH heading also find it, where the index has MeSH.
 
         Raises:
             InputError: the query is not a text, a strategy is malformed, k is below 1, offset + k is above the depth
                 with an offset, or the first stage or the index does not support the filter.
         """
         _check_plain(query_generator, fields)
-        reading = self.read(q, query_syntax, filter=filter, rank_by=rank_by)
+        reading = self.read(q, query_syntax, filter=filter, rank_by=rank_by, term_mapping=term_mapping)
         depth = self._depth_for(k, 0 if reading.matches is not None else offset)
         hits = self._hits(self._rank(reading.query, depth), int(k), at_least(offset, "offset", 0))
         if strip_segment_id:
@@ -146,19 +148,14 @@ class Searcher:
         return hits
 
     def read(
-        self,
-        q: str,
-        query_syntax: str = PUBMED,
-        *,
-        filter: Filter | Values | None = None,
-        rank_by: str | None = None,
+        self, q: str, query_syntax: str = PUBMED, *, filter: Filter | Values | None = None, **more: Any
     ) -> Reading:
         """A query as `search` understands it: ``read_as``, the exact number of ``matches``, ``notes``, and its words.
 
-        Errors as in `search`.
+        ``more``: ``rank_by`` and ``term_mapping`` as in `search`, and ``newest_first``. Errors as in `search`.
         """
         with self._while_open():
-            return read(self.index, as_query(q, filter=filter), query_syntax, rank_by)
+            return read(self.index, as_query(q, filter=filter), query_syntax, **more)
 
     def batch_search(
         self,

@@ -29,7 +29,7 @@ from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_sc
 from rerank_plugin.models.fast_paths import FastPath, ModulePath, Task, TextScorer
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, is_foreign
-from rerank_plugin.rerankers.scorer import Scorer, shown
+from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:  # a stored model needs no torch
@@ -82,7 +82,7 @@ class NeuralReranker(Scorer):
         parallel = self.fast_class and issubclass(self.fast_class, FastPath) and not has_inner_products(self.name)
         self.helpers = self.threads if parallel else 1
         self.fast: FastPath | ModulePath | None = None
-        self.prepared, self.queries_cut = False, 0
+        self.prepared = False
         if self.fast_class is None:
             self.module  # noqa: B018 (made here: without torch, the error belongs to the loading)
 
@@ -159,18 +159,12 @@ class NeuralReranker(Scorer):
     def _task(self, query: Query, candidates: Candidates) -> Task:
         """The task of a query; ``scores`` is set if there are no candidates or the model cannot read the query."""
         terms = candidates.index.query(query.text)
-        words, builder = self.builder.query(terms), self.builder
-        self.queries_cut += bool(words.cut)
-        if words.cut and self.queries_cut == 1:
-            log.warning(
-                "query %s has %d words, of which the model reads %d: the rest is cut, here and later",
-                shown(query), builder.query_words + words.cut, builder.query_words,
-            )  # fmt: skip
+        words = self.builder.query(terms)
         task = Task(query, candidates, terms, words)
         if not len(candidates):
             task.scores = np.zeros(0, np.float32)
         elif not self.can_read(words):
-            items = ["words"] * builder.reads_words + ["concepts"] * (builder.concepts is not None)
+            items = ["words"] * self.builder.reads_words + ["concepts"] * (self.builder.concepts is not None)
             task.scores = self.first_stage_fallback(
                 query, candidates, f"the model knows none of its {' and '.join(items)}"
             )
@@ -218,6 +212,11 @@ class NeuralReranker(Scorer):
         tokens = index.tokenizer.tokenize(query.text)
         in_texts = index.in_memory or bool((index.query(query.text).ids >= 0).any())
         return [self.name] if self.builder.vocabulary.knows_few_words(tokens, in_texts) else []
+
+    def unread_words(self, query: Query) -> list[str]:
+        read = self.builder.query_words
+        words = len(self.builder.places_read(self.builder.index.query(query.text))) if self.builder.reads_words else 0
+        return [f"{self.name} reads the first {read} of the query's {words} words"] if words > read else []
 
     def can_read(self, words: ModelQuery) -> bool:
         """Whether a query has a word or concept that the model knows, or a word to match by identity."""

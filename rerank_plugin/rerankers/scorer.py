@@ -90,6 +90,10 @@ class Scorer(ABC):
         """The reranker's name, if it knows few of the query's words (`Vocabulary.knows_few_words`); otherwise empty."""
         return []
 
+    def unread_words(self, query: Query) -> list[str]:
+        """A sentence if the query has more words than the reranker reads; otherwise empty."""
+        return []
+
     def encode_in_memory(self, rows: np.ndarray) -> None:
         """Prepare for scoring many queries over the same documents, rows int64 [n], after a training epoch."""
         return

@@ -87,7 +87,7 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
     depth = service.depth(parameters.depth)
 
     def retrieve() -> tuple[records.Query, Candidates, str, str, str]:
-        reading = index.read(query, parameters.query_syntax, parameters.rank_by)
+        reading = index.read(query, parameters)
         candidates = index.candidates(reading.query, stage, depth, entire_sets=parameters.depth is None)
         return reading.query, candidates, parameters.docid, name, stage
 

@@ -12,6 +12,7 @@ from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceCache, tokenize_p
 INNER = f"['’\u0300-\u036f{IGNORED}]"  # in words, between letters or digits
 REST = rf"[^\W_]*(?:{INNER}[^\W_]+)*"  # the characters of a word after its first
 WORD = re.compile(rf"[^\W_]{REST}")
+TRUNCATED = re.compile(r"[^\W_]{2,}\*(?!\S)")
 # The stop words of Lucene's English analyzer, which the index does not have.
 STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
@@ -33,9 +34,10 @@ def _stems() -> PieceCache:
 
 
 def query_stems(query: str) -> frozenset[str]:
-    """The stems of the query's words, without stop words."""
-    words = (word for word in WORD.findall(query) if word.lower() not in STOP_WORDS)
-    return frozenset(stem for word in words for stem in _stems()[word])
+    """The stems of the query's words, without stop words; of a truncated word its beginning with an asterisk."""
+    beginnings = [word.lower() for word in TRUNCATED.findall(query)]
+    words = (word for word in WORD.findall(TRUNCATED.sub(" ", query)) if word.lower() not in STOP_WORDS)
+    return frozenset([*beginnings, *(stem for word in words for stem in _stems()[word])])
 
 
 def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
@@ -63,7 +65,9 @@ def _possible_matches(stems: frozenset[str]) -> re.Pattern[str]:
 
 def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
     """The words of a text that have some of the stems: start and end, in code points, and those stems."""
-    memo = _stems()
+    memo, beginnings = _stems(), tuple(stem[:-1] for stem in stems if stem.endswith("*"))
     for word in _possible_matches(stems).finditer(text):
         if matched := stems.intersection(memo[word.group()]):
             yield *word.span(), matched
+        elif beginnings and (form := word.group().lower()).startswith(beginnings):
+            yield *word.span(), frozenset(f"{each}*" for each in beginnings if form.startswith(each))

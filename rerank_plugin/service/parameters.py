@@ -83,6 +83,12 @@ class QuerySyntax(BaseModel):
         default=None, min_length=1, description="Text that ranks a strategy's set, instead of its own words."
     )
 
+    term_mapping: bool = Field(
+        default=True,
+        description="Words of a strategy without a tag that name a MeSH heading also find it and those below it, where "
+        "the index has MeSH.",
+    )
+
     def text(self, query: str) -> str:
         """The text of a query: lines are of strategies only."""
         return spaced(query) if self.query_syntax == "plain" else query
@@ -91,8 +97,11 @@ class QuerySyntax(BaseModel):
 class SearchParameters(DocumentForm, QuerySyntax):
     """The parameters of a search."""
 
-    query: list[Annotated[QueryLines, Field(min_length=1)]] = Field(
-        min_length=1, fail_fast=True, description="May be repeated."
+    query: list[QueryLines] = Field(
+        default=[""],
+        min_length=1,
+        fail_fast=True,
+        description="May be repeated; may be left out where there is a filter.",
     )
     hits: int = Field(default=10, ge=1, le=1000)
     offset: int = Field(default=0, ge=0, le=100_000, description="Hits to skip: page 2 of ten hits each begins at 10.")
@@ -104,7 +113,10 @@ class SearchParameters(DocumentForm, QuerySyntax):
     filter: list[str] = Field(
         default=[], max_length=MOST_FILTERS, description="Like year:2015-2020 or type:Review; may be repeated."
     )
-    sort: Literal["score", "date"] = Field(default="score", description="date: candidates by date, newest first.")
+    sort: Literal["score", "date"] = Field(
+        default="score",
+        description="date: the newest first, of all documents that match the strategy, or have all words of the query.",
+    )
     k1: float | None = Field(default=None, ge=0, le=1000, allow_inf_nan=False, description="BM25 parameter.")
     b: float | None = Field(default=None, ge=0, le=1, description="BM25 parameter.")
     field: Literal["contents", "title", "abstract"] | None = Field(

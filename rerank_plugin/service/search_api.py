@@ -83,6 +83,7 @@ async def similar(request: Request, index: str, parameters: Annotated[SimilarPar
 
         def nearest() -> list[Candidate]:
             with field_errors("docid"):
+                served.rows([parameters.docid], "docid")
                 hits = served.searcher.similar(parameters.docid, parameters.hits)
                 return _candidates(served, hits, parameters, frozenset())
 
@@ -117,6 +118,8 @@ async def search(service: Service, index: ServedIndex, parameters: SearchParamet
     if len(parameters.query) > (limit := service.config.most_queries):
         raise RequestError(400, f"{len(parameters.query)} queries, but a request may have at most {limit}", "query")
     for text in parameters.query:
+        if not (text or parameters.filter):
+            raise RequestError(400, "query: give words, or a filter alone", "query")
         service.check_text(text, "query")
     service.check_text(parameters.rank_by or "", "rank_by")
     with field_errors("filter"):
@@ -144,7 +147,8 @@ class _Search:
 
     def retrieve(self) -> tuple[records.Query, Candidates]:
         parameters = self.parameters
-        self.reading = self.index.read(self.query, parameters.query_syntax, parameters.rank_by)
+        by_date = parameters.sort == "date"
+        self.reading = self.index.read(self.query, parameters, by_date)
         if self.reading.matches is None:
             _check_last(parameters, self.depth)
         settings = {name: value for name in LUCENE_SETTINGS if (value := getattr(self.parameters, name)) is not None}
@@ -166,7 +170,9 @@ class _Search:
         if self.parameters.sort == "date":
             ranking = by_date(ranking)
         hits = ranked_hits(ranking, self.parameters.hits, self.parameters.offset)
-        shown = _candidates(self.index, hits, self.parameters, query_stems(self.reading.query.text))
+        shown = _candidates(
+            self.index, hits, self.parameters, query_stems(self.reading.words or self.reading.query.text)
+        )
         notes = [*self.reading.notes, *self.index.notes(self.reading.query, self.stage, reranker)]
         if not shown and (emptied_by := emptied(self.index.index, self.query.filter)):
             notes = [emptied_by, *notes]
@@ -184,6 +190,9 @@ async def _search_one(
 ) -> SearchAnswer:
     stage = parameters.first_stage or service.config.first_stage_name
     name = parameters.reranker or service.default_reranker
+    if parameters.sort == "date":
+        index.reranker(name)  # an unknown name is refused
+        name = NO_RERANKER
     search, scheduler, reranker = (
         _Search(index, parameters, query, stage, depth),
         service.scheduler,

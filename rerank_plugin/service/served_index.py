@@ -39,6 +39,7 @@ from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
 from rerank_plugin.retrieval.lucene import BM25, NAMES
 from rerank_plugin.retrieval.register import FirstStage, configure
 from rerank_plugin.service.errors import RequestError, field_errors
+from rerank_plugin.service.parameters import QuerySyntax
 from rerank_plugin.service.scheduling import BatchFunction
 from rerank_plugin.service.settings import ServiceConfig
 
@@ -168,14 +169,14 @@ class ServedIndex:
         with field_errors("filter"):
             return OpenPipeline(self.index, first_stage, depth, entire_sets=entire_sets).candidates(query)
 
-    def read(self, query: Query, syntax: str, rank_by: str | None) -> Reading:
+    def read(self, query: Query, form: QuerySyntax, newest_first: bool = False) -> Reading:
         """The query as :mod:`rerank_plugin.ranking.reading` understands it; a `RequestError` for a malformed one."""
         detach_at_thread_end()
         if query.filter is not None:
             with field_errors("filter"):
                 self.index.check_filter(query.filter)
         with field_errors("query"):
-            return read(self.index, query, syntax, rank_by)
+            return read(self.index, query, form.query_syntax, form.rank_by, newest_first, form.term_mapping)
 
     def cutoff(self, stage: str, depth: int) -> int | None:
         """The cutoff of the final ranking: the depth, if the first stage does not apply it; otherwise None."""

@@ -9,83 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import date
+from typing import NamedTuple, Protocol
 
 from rerank_plugin.base.errors import InputError, nearest
-from rerank_plugin.base.strategy import ALL, AND, NOT, OR, WORDS, Dates, Group, Strategy, Term
+from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
+from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
 
 MOST_CLAUSES = 1000
 MOST_NESTED = 100  # parentheses in parentheses, and changes between AND, OR and NOT
 MOST_NEAR = 1000
 DATES = ("dp", "edat")
-# By the name of each field, its tags in PubMed.
-TAGS = {
-    tag: name
-    for name, tags in {
-        ALL: "all|all fields",
-        "ti": "ti|title",
-        "ab": "ab|abstract",
-        "tiab": "tiab|title/abstract|title abstract",
-        "tw": "tw|text word|text words|text|word",
-        "au": "au|author|authors|fau|full author name|auid|author - full|author name",
-        "1au": "1au|first author|author - first|first author name",
-        "ta": "ta|jour|jt|journal|journal title|title abbreviation|so",
-        "dp": "dp|pdat|date - publication|publication date|ppdat|epdat|date of publication",
-        "edat": "edat|entry date|date - entry|entrez date|crdt|date - create|create date|edate",
-        "mh": "mh|mesh|mesh terms|mesh heading|mesh headings|mesh:noexp|mh:noexp|mesh terms:noexp",
-        "majr": "majr|mesh major topic|major topic|majr:noexp|mesh major topic:noexp|mesh:majr",
-        "sh": "sh|subheading|mesh subheading|subheadings|mesh subheadings",
-        "pt": "pt|ptyp|publication type|publication types",
-        "la": "la|lang|language",
-        "pmid": "pmid|uid",
-        "doi": "doi|aid|lid|article identifier|location id",
-        "pmc": "pmc|pmcid",
-        "nm": "nm|supplementary concept|substance|substance name|rn|ec/rn number|registry number|pa|"
-        "pharmacological action",
-        "ot": "ot|other term|other terms|keyword|keywords",
-        "sb": "sb|subset|filter|filters",
-    }.items()
-    for tag in tags.split("|")
-}
-UNANSWERED = {
-    tag: name
-    for name, tags in {
-        "affiliation": "ad|affiliation|affl",
-        "grant number": "gr|grant number|grants and funding",
-        "issue": "ip|issue",
-        "volume": "vi|volume",
-        "page": "pg|pagination|page",
-        "ISBN": "isbn",
-        "publisher": "pubn|publisher",
-        "investigator": "ir|investigator|fir|full investigator name",
-        "corporate author": "cn|corporate author|author - corporate",
-        "last author": "lastau|last author|author - last|last author name",
-        "editor": "ed|editor",
-        "book": "book|bt",
-        "place of publication": "pl|place of publication",
-        "personal name as subject": "ps|personal name as subject|subject - personal name",
-        "secondary source": "si|secondary source id",
-        "completion date": "dcom|date - completion|completion date",
-        "date of MeSH": "mhda|mesh date|date - mesh",
-        "date of change": "lr|date - last modification|modification date|last revision",
-        "transliterated title": "tt|transliterated title",
-        "conflict of interest": "cois|conflict of interest statements",
-    }.items()
-    for tag in tags.split("|")
-}
-# Subsets that the index can answer, by what they mean.
-SUBSETS = {
-    "systematic": Term("systematic review", "pt"), "systematicreview": Term("systematic review", "pt"),
-    "systematic review": Term("systematic review", "pt"), "review": Term("review", "pt"),
-    "meta-analysis": Term("meta-analysis", "pt"), "clinicaltrial": Term("clinical trial", "pt"),
-    "clinical trial": Term("clinical trial", "pt"),
-    "randomizedcontrolledtrial": Term("randomized controlled trial", "pt"),
-    "randomized controlled trial": Term("randomized controlled trial", "pt"), "humans": Term("humans", "mh"),
-    "animals": Term("animals", "mh"), "animal": Term("animals", "mh"), "human": Term("humans", "mh"),
-    "female": Term("female", "mh"), "male": Term("male", "mh"), "english": Term("english", "la"),
-    "retracted publication": Term("retracted publication", "pt"),
-}  # fmt: skip
-
 _TOKEN = re.compile(
     r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?:(?!\w)|(?=(?:AND|OR|NOT)\b)))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w)(?!(?:AND|OR|NOT)\b))+|\[)'
 )
@@ -94,6 +28,9 @@ _OVID = re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]+/
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _REFERENCE = re.compile(r"#(\d{1,4})")
 _DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?")
+_LAST = re.compile(r"(?:published )?last (\d{1,4}) (day|week|month|year)s?", re.IGNORECASE)
+_DAYS = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}
+_NO_END = "3000"  # PubMed's last year
 _NEAR = re.compile(r"(.*?)\s*:\s*~\s*(\d+)", re.DOTALL)
 _KNOWN_TAG = "|".join(
     sorted((re.escape(tag).replace(r"\ ", r"\s+") for tag in (*TAGS, *UNANSWERED)), key=len, reverse=True)
@@ -119,6 +56,16 @@ def is_strategy(text: str) -> bool:
     return SYNTAX.search(text.translate(_QUOTES)) is not None
 
 
+class Headings(Protocol):
+    """The headings of MeSH, as of :class:`~rerank_plugin.knowledge.headings.Headings`."""
+
+    def heading(self, name: str) -> str | None: ...
+
+    def longest(self, words: list[str]) -> tuple[int, str] | None: ...
+
+    def below(self, heading: str) -> tuple[str, ...]: ...
+
+
 class _Token(NamedTuple):
     kind: str  # open, close, phrase, tag, word, or an operator
     text: str
@@ -127,8 +74,15 @@ class _Token(NamedTuple):
 
 @dataclass
 class Reader:
-    """Reads one strategy; ``notes`` has what was left out or changed."""
+    """Reads one strategy; ``notes`` has what was left out or changed.
 
+    Args:
+        headings: adds those below a heading to it, and takes an entry term for its heading; None without MeSH.
+        term_mapping: whether words without a tag that name a heading also find it, as PubMed's automatic term mapping.
+    """
+
+    headings: Headings | None = None
+    term_mapping: bool = True
     notes: list[str] = field(default_factory=list)
     clauses: int = 0
 
@@ -167,15 +121,14 @@ class Reader:
         only_references = bool(earlier) and all(
             token.kind in ("open", "close", AND, OR, NOT) or token.text.lstrip("#").isdecimal() for token in tokens
         )
-        stack = [_Level(None)]
-        at = 0
+        stack, tagged, at = [_Level(None)], _tagged_parentheses(tokens), 0
         while at < len(tokens):
             token, level = tokens[at], stack[-1]
             at += 1
             if token.kind == "open":
                 if len(stack) > MOST_NESTED:
                     raise _error(token, f"more than {MOST_NESTED} parentheses in one another", "simplify the strategy")
-                stack.append(_Level(token))
+                stack.append(_Level(token, level.tagged or at - 1 in tagged))
             elif token.kind == "close":
                 if len(stack) == 1:
                     raise _error(token, "')' without its '('", "remove it, or add the '('")
@@ -227,8 +180,7 @@ class Reader:
         tag = tokens[at] if at < len(tokens) and tokens[at].kind == "tag" else None
         at += tag is not None
         if tag is None:
-            for word in words:
-                level.add(self._term(word.text, ALL, word, word.kind == "phrase", None), word)
+            self._untagged(words, level)
             return at
         name, near = self._field(tag)
         if name is None:
@@ -237,8 +189,46 @@ class Reader:
         text = " ".join(word.text for word in words)
         if name in DATES:
             return self._dates(text, name, tokens, at, level, first)
-        level.add(self._term(text, name, first, first.kind == "phrase", near), first)
+        term = self._term(text, name, first, first.kind == "phrase", near)
+        if name in HEADINGS and not tag.text.lower().rstrip(" ]").endswith("noexp"):
+            term = self._exploded(term)
+        level.add(term, first)
         return at
+
+    def _untagged(self, words: list[_Token], level: _Level) -> None:
+        """Add words side by side; those that name a heading of MeSH find it, too."""
+        while words:
+            first, count = words[0], 1
+            terms: list[Strategy | None] = [self._term(first.text, ALL, first, first.kind == "phrase", None)]
+            maps = self.term_mapping and first.kind == "word" and not level.tagged
+            plain = [word.text.strip(",;") for word in words]
+            found = self.headings.longest(plain) if maps and self.headings is not None else None
+            if found is not None:
+                count, heading = found
+                terms += [self._term(word.text, ALL, word, False, None) for word in words[1:count]]
+                mapped = [Term(heading, "mh", below=self.headings.below(heading))]  # type: ignore[union-attr]
+                if heading.lower() != " ".join(plain[:count]).lower():
+                    mapped.append(Term(heading, ALL, phrase=True))
+                parts = tuple(term for term in terms if term is not None)
+                terms = [Group(OR, (*mapped, parts[0] if len(parts) == 1 else Group(AND, parts)))]
+            for term in terms:
+                level.add(term, first)
+            words = words[count:]
+
+    def _exploded(self, strategy: Strategy | None) -> Strategy | None:
+        """A heading with those below it."""
+        if isinstance(strategy, Group):
+            parts = (self._exploded(part) for part in strategy.parts)
+            return Group(strategy.role, tuple(part for part in parts if part is not None))
+        if not isinstance(strategy, Term) or strategy.field not in HEADINGS or strategy.truncated:
+            return strategy
+        if self.headings is None:
+            self._note(
+                f"[{strategy.field}] finds the heading itself: narrower headings are added where an index has MeSH"
+            )
+            return strategy
+        heading = self.headings.heading(strategy.text) or strategy.text
+        return strategy._replace(text=heading, below=self.headings.below(heading))
 
     def _field(self, tag: _Token) -> tuple[str | None, int | None]:
         """The field of a tag, None for one that cannot be answered, and the number of words of a proximity."""
@@ -258,8 +248,6 @@ class Reader:
                 else "PubMed's tags are [ti], [tiab], [au], [ta], [mh], [pt], [dp] ..."
             )
             raise _error(tag, f"unknown tag {tag.text}", meant)
-        if TAGS[name] in ("mh", "majr") and not name.endswith("noexp"):
-            self._note(f"[{TAGS[name]}] finds the heading itself: narrower headings of MeSH are not added")
         return TAGS[name], near
 
     def _term(self, text: str, name: str, token: _Token, phrase: bool, near: int | None) -> Strategy | None:
@@ -290,7 +278,7 @@ class Reader:
         if name in ("tw", ALL) and bare.lower() in ("hasabstract", "hasabstracttext"):
             self._note(f"{bare} is not indexed, and is left out")
             return None
-        if name in ("mh", "majr") and "/" in bare:
+        if name in HEADINGS and "/" in bare:
             pair = Term(bare, "sh", phrase, truncated)
             return pair if name == "mh" else Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
         return Term(bare, name, phrase, truncated, near)
@@ -303,7 +291,7 @@ class Reader:
             text, at = f"{text}:{tokens[at + 1].text}", at + 2
             if at < len(tokens) and tokens[at].kind == "tag":
                 at += 1
-        parts = [_date(part.strip(), first) for part in text.split(":")]
+        parts = _last(text) or [_date(part.strip(), first) for part in text.split(":")]
         if len(parts) > 2:
             raise _error(first, f"'{text}' is no range of dates", "write it as 2015:2019[dp]")
         if parts[0] > f"{parts[-1]}~":
@@ -317,7 +305,8 @@ class Reader:
         name, near = self._field(tag)
         if near is not None or name in DATES or name == "sb":
             raise _error(tag, f"{tag.text} after ')'", "write it after each term")
-        return None if name is None else _with_field(tree, name)
+        tagged = None if name is None else _with_field(tree, name)
+        return self._exploded(tagged) if name in HEADINGS and "noexp" not in tag.text.lower() else tagged
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -327,8 +316,8 @@ class Reader:
 class _Level:
     """The part of a strategy between two parentheses, read from left to right."""
 
-    def __init__(self, opened: _Token | None):
-        self.opened, self.begun, self.changes = opened, False, 0
+    def __init__(self, opened: _Token | None, tagged: bool = False):
+        self.opened, self.tagged, self.begun, self.changes = opened, tagged, False, 0
         self.tree: Strategy | None = None
         self.operator: _Token | None = None
 
@@ -399,6 +388,19 @@ def _tokens(text: str, before: int) -> list[_Token]:
     return tokens
 
 
+def _tagged_parentheses(tokens: list[_Token]) -> set[int]:
+    """The places of the '(' whose ')' has a tag."""
+    opened, tagged = list[int](), set[int]()
+    for at, token in enumerate(tokens):
+        if token.kind == "open":
+            opened.append(at)
+        elif token.kind == "close" and opened:
+            begun = opened.pop()
+            if at + 1 < len(tokens) and tokens[at + 1].kind == "tag":
+                tagged.add(begun)
+    return tagged
+
+
 def _reference(token: _Token, bare: bool) -> int:
     """The number of the line that a token names; 0 if it names none. ``bare``: a number alone names one."""
     if token.kind != "word":
@@ -421,9 +423,17 @@ def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, Strategy | N
     )
 
 
+def _last(text: str) -> list[str] | None:
+    """The first and the last date of ``last 5 years``, as PubMed counts them: up to now, and what is announced."""
+    if (match := _LAST.fullmatch(text)) is None:
+        return None
+    first = date.today().toordinal() - round(int(match[1]) * _DAYS[match[2].lower()])
+    return [date.fromordinal(max(1, first)).isoformat(), _NO_END]
+
+
 def _date(text: str, token: _Token) -> str:
-    """A date of PubMed, ``2015/03/02``, in the form of metadata. 3000 is its last year."""
-    match = _DATE.fullmatch(text)
+    """A date of PubMed, ``2015/03/02`` or ``present``, in the form of metadata."""
+    match = _DATE.fullmatch(_NO_END if text.lower() == "present" else text)
     if match is None or not (1 <= int(match[2] or 1) <= 12 and 1 <= int(match[3] or 1) <= 31):
         raise _error(token, f"'{text:.40}' is no date", "write it as 2015, 2015/03 or 2015/03/02")
     return "-".join(part.zfill(2) for part in match.groups() if part)

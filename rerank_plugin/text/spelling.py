@@ -1,8 +1,12 @@
-"""Spellings of one word that differ by a rule: British and American English, and names with or without a hyphen."""
+"""Spellings of one word that differ by a rule: British and American English, and names of molecules.
+
+Names with a number or a Greek letter are written with or without a hyphen, and some with their first part in full.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rerank_plugin.text.normalization import GREEK_NAMES, analyzable
 
@@ -25,21 +29,37 @@ _BRITISH = {
 }  # fmt: skip
 _SUFFIXES = ("ise", "ises", "ised", "iser", "ising", "isation", "lyse", "lysed", "lysing", "aemia", "aemic")
 SHORTEST = 5  # letters of a word that has other spellings
-_NAME = re.compile(r"([a-z]{1,6})[- ]?(\d{1,3}[a-z]?)")
-_GREEK = re.compile(rf"([a-z]{{2,8}}\d?)[- ]?({'|'.join(sorted(GREEK_NAMES, key=len, reverse=True))})(\d?)")
+# Short names of families, in full; "tumour" as well as "tumor", since a phrase has no other spellings.
+_IN_FULL = {
+    "il": ("interleukin",), "ifn": ("interferon",), "tgf": ("transforming growth factor",),
+    "tnf": ("tumor necrosis factor", "tumour necrosis factor"),
+}  # fmt: skip
+_LETTERS = {"a": "alpha", "b": "beta", "g": "gamma", "d": "delta"}  # TNFa, IFNg
+_SHORT = {long: short for short, longs in _IN_FULL.items() for long in longs}
+_NAME = re.compile(rf"([a-z]{{1,6}}|{'|'.join(_SHORT)})[- ]?(\d{{1,3}}[a-z]?)")
+_GREEK = re.compile(
+    rf"([a-z]{{2,8}}|(?:[a-z]{{2,3}}|{'|'.join(_SHORT)})(?:[- ]?\d)?)[- ]?"
+    rf"({'|'.join(sorted(GREEK_NAMES, key=len, reverse=True))})(\d?)"
+)
+_LETTER = re.compile(r"([A-Z]{3,5})-?([abgd])(\d?)")
+SPACED_NAME = re.compile(rf"(?:{'|'.join((*_IN_FULL, *_SHORT))}|covid) \d{{1,3}}[a-z]?", re.IGNORECASE)
 
 
 def spellings(word: str) -> list[str]:
     """The word, in the form for Lucene's analyzers, and its other spellings.
 
-    >>> spellings("anemia"), spellings("IL-6"), spellings("TNFα"), spellings("cats")
-    (['anemia', 'anaemia'], ['il-6', 'il6'], ['tnfalpha', 'tnf-alpha'], ['cats'])
+    >>> spellings("anemia"), spellings("p-53"), spellings("TNFα")[:3], spellings("cats")
+    (['anemia', 'anaemia'], ['p-53', 'p53'], ['tnfalpha', 'tnf-alpha', 'tnfa'], ['cats'])
     """
+    if match := _LETTER.fullmatch(word):
+        word = f"{match[1]}-{_LETTERS[match[2]]}{match[3]}"
     word = analyzable(word).lower()
-    if match := _NAME.fullmatch(word) or _GREEK.fullmatch(word):
-        name, number, *more = match.groups()
-        number += "".join(more)
-        return list(dict.fromkeys((word, f"{name}-{number}", f"{name}{number}")))
+    if match := _GREEK.fullmatch(word):
+        name, letter, digit = match.groups()
+        short = _LETTERS.get(letter[0]) == letter and len(name) > 2  # no "era" of ER-alpha
+        return _of_name(word, name, f"{letter}{digit}", [f"{letter[0]}{digit}"] if short else [])
+    if match := _NAME.fullmatch(word):
+        return _of_name(word, match[1], match[2])
     forms = [word]
     if len(word) >= SHORTEST and word.isascii() and word.isalpha():
         for british, american in _BRITISH.items():
@@ -51,3 +71,15 @@ def spellings(word: str) -> list[str]:
                     if one in form and (one == british or british not in form)
                 ]
     return list(dict.fromkeys(forms))
+
+
+def _of_name(word: str, name: str, end: str, ends: Iterable[str] = ()) -> list[str]:
+    """The spellings of a name with a number or a Greek letter at its end; ``ends`` are written without a hyphen."""
+    first = re.match(r"[a-z ]+", name)
+    assert first is not None, "a name begins with letters"
+    family, more = first[0].rstrip(), name[first.end() :].lstrip("- ")
+    family = _SHORT.get(family, family)
+    names = dict.fromkeys(f"{family}{mark}{more}" for mark in (("", "-") if more else ("",)))
+    forms = [f"{each}{mark}{end}" for each in names for mark in ("-", "")] + [f"{family}{more}{each}" for each in ends]
+    in_full = (" ".join(filter(None, (full, more, end))) for full in _IN_FULL.get(family, ()))
+    return list(dict.fromkeys([word, *forms, *in_full]))

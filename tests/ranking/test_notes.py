@@ -40,16 +40,34 @@ def searcher(index):
         ("stroke [MeSH Terms:noexp]", True),
         ("Smith J[Author]", True),
         ("benzo[a]pyrene and [18F]FDG", False),
-        ("(title:aspirin)", True),
         ("thrombo* in women", True),
-        ("(wom?n)", True),
         ("neuro*[tiab]", True),
         ("is p53 mutated? HLA-A*02:01, 3 * 4", False),
         ("Title: aspirin, mesh-free: a subtitle:x", False),
+        ('5" needles, [Ca2+]i', False),
     ],
 )
 def test_what_is_read_as_words(text, noted):
     assert notes_of(Query("q", text), None, None) == [SYNTAX] * noted
+
+
+@pytest.mark.parametrize(
+    "text, note",
+    [
+        ("(title:aspirin)", "'title:' is read as a word"),
+        ("(wom?n)", "'?' is no wildcard in wom?n"),
+        ("of *thrombo", "'*' is ignored in *thrombo"),
+        ("falls[foo] and", "[foo] is no tag of PubMed's"),
+        ('he said "no', "the quote does not close"),
+    ],
+)
+def test_what_is_mistaken_for_syntax(text, note):
+    (said,) = notes_of(Query("q", text), None, None)
+    assert said.startswith(note)
+
+
+def test_words_that_a_model_does_not_read(searcher):
+    assert searcher.notes("aspirin " * 20) == ["delta reads the first 16 of the query's 20 words"]
 
 
 def test_what_a_vocabulary_knows_few_of():

@@ -209,7 +209,7 @@ def test_what_cannot_filter_says_so(dated, index):
     for config in (configure("all"), FusionConfig((LuceneConfig(), configure("all")))):
         with pytest.raises(InputError, match=f"'{config.name}' cannot filter .type:review.: use bm25"):
             from_first_stage(dated.first_stage(config), 10)(query)
-    with pytest.raises(InputError, match="no document of .* has a type to filter by; usable filters: none"):
+    with pytest.raises(InputError, match="no document of .* has the field 'type'; usable filters: none"):
         index.first_stage(LuceneConfig()).search(query, 10)
 
 

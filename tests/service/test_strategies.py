@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.search import main as search
 from rerank_plugin.service.settings import ServiceConfig
@@ -33,7 +34,11 @@ def citations(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def librarian(citations):
-    with serving(ServiceConfig({"citations": str(citations)}, {"delta": "delta"}, deadline=60)) as client:
+    with (
+        serving(ServiceConfig({"citations": str(citations)}, {"delta": "delta"}, deadline=60)) as client,
+        rp.Searcher(citations) as searcher,
+    ):
+        client.folder, client.searcher = citations, searcher
         yield client
 
 
@@ -49,26 +54,41 @@ def check(row, ids):
         assert sorted(ids) == expected
 
 
-@pytest.mark.real_data
-@case
-@pytest.mark.parametrize("reranker", ["none", "delta"])
-def test_through_the_api(librarian, row, reranker):
+def through_the_api(librarian, row, reranker="none"):
     parameters = {"query": row["query"], "filter": filters(row), "hits": 100, "query_syntax": "pubmed"}
     answer = librarian.get("/v1/citations/search", params={**parameters, "reranker": reranker}).json()
-    if reranker == "none" or row["kind"] != "top":
-        check(row, [hit["docid"] for hit in answer["candidates"]])
-    if row["kind"] != "top":
-        assert answer["matches"] == len((row["pmids"] or "").split()) and answer["read_as"]
+    assert answer["matches"] == (None if row["kind"] == "top" else len((row["pmids"] or "").split()))
+    return [hit["docid"] for hit in answer["candidates"]], answer["read_as"]
+
+
+def through_the_command(librarian, row, capsys):
+    arguments = [argument for filter in filters(row) for argument in ("--filter", filter)]
+    search(["--index", str(librarian.folder), "--query", row["query"], "--show", "100", *arguments])
+    printed = capsys.readouterr()
+    return re.findall(r"(?m)^ *\d+ .*? (9\d{7}) ", printed.out), "read as " in printed.err
+
+
+def through_python(librarian, row):
+    filter = Filter.parse(filters(row)) if row["parameters"] else None
+    hits = librarian.searcher.search(row["query"], k=100, filter=filter, query_syntax="pubmed")
+    return [hit.docid for hit in hits], librarian.searcher.read(row["query"], filter=filter).read_as
 
 
 @pytest.mark.real_data
 @case
-def test_through_the_command(citations, row, capsys):
-    arguments = [argument for filter in filters(row) for argument in ("--filter", filter)]
-    search(["--index", str(citations), "--query", row["query"], "--show", "100", *arguments])
-    printed = capsys.readouterr()
-    check(row, re.findall(r"(?m)^ *\d+ .*? (9\d{7}) ", printed.out))
-    assert ("read as " in printed.err) == (row["kind"] != "top")
+@pytest.mark.parametrize("way", ["api", "api with delta", "command", "python"])
+def test_a_query_of_a_librarian(librarian, row, way, capsys):
+    if way == "api with delta":
+        if row["kind"] == "top":
+            return  # of BM25
+        found = through_the_api(librarian, row, "delta")
+    elif way == "api":
+        found = through_the_api(librarian, row)
+    else:
+        found = through_the_command(librarian, row, capsys) if way == "command" else through_python(librarian, row)
+    ids, read_as = found
+    check(row, ids)
+    assert bool(read_as) == (row["kind"] != "top")
 
 
 @pytest.mark.real_data
@@ -130,6 +150,25 @@ def test_a_text_ranks_the_set_that_a_strategy_decides(many):
 def test_without_words_the_newest_are_first(many):
     years = [hit["doc"]["date"] for hit in answer(many, query="2001:2019[dp]", reranker="none", hits=500)["candidates"]]
     assert len(years) > 400 and years == sorted(years, reverse=True)
+
+
+def test_a_filter_alone_lists_the_newest_first(many, capsys):
+    found = answer(many, filter="type:Letter", hits=5)
+    assert found["read_as"] == "all[sb]" and found["matches"] == 350 and len(found["candidates"]) == 5
+    search(["--index", str(many.folder), "--filter", "type:Letter", "--show", "5", "--format", "csv"])
+    listed = [row["id"] for row in csv.DictReader(capsys.readouterr().out.splitlines())]
+    assert listed == [hit["docid"] for hit in found["candidates"]]
+    assert many.get("/v1/many/search").json()["field"] == "query"
+
+
+@pytest.mark.parametrize("syntax", ["plain", "pubmed"])
+def test_dates_sort_all_that_has_the_words(many, syntax):
+    found = answer(many, query="Trial of statin aspirin", sort="date", hits=500, query_syntax=syntax, reranker="delta")
+    years = [hit["doc"]["date"] for hit in found["candidates"]]
+    assert found["matches"] == len(years) == 175 and years == sorted(years, reverse=True)
+    assert found["reranker"] == "none" and found["candidates"][0]["highlights"]
+    none = answer(many, query="trial of nothing known", sort="date", hits=100, query_syntax=syntax)
+    assert none["matches"] is None and "no document has all words" in none["notes"][0] and len(none["candidates"]) > 9
 
 
 def test_plain_words_stay_plain(many):

@@ -1,5 +1,7 @@
 """PubMed's query language: what a text is read as, what is left out, and what is refused with its place and cure."""
 
+from datetime import date, timedelta
+
 import pytest
 
 from rerank_plugin.base.errors import InputError
@@ -25,17 +27,19 @@ LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (a
         ('"heart fail"* [tw]', '"heart fail*"[tw]'),
         ("2015:2019[dp]", "2015:2019[dp]"),
         ("2019/3[pdat]", "2019/03[dp]"),
+        ("2015:present[dp]", "2015:3000[dp]"),
+        ("all[sb] NOT a", "all[sb] NOT a"),
         ('("2015/01/01"[Date - Publication] : "3000"[Date - Publication])', "2015/01/01:3000[dp]"),
         ("smith ja[1au] AND N Engl J Med[jour]", '"smith ja"[1au] AND "N Engl J Med"[ta]'),
         ('"Heart Failure/drug therapy"[mesh:noexp]', '"Heart Failure/drug therapy"[sh]'),
-        ("a/b[majr:noexp]", "a/b[sh] AND a[majr]"),
-        ("a[mesh: noexp] OR b [ Mesh : NoExp ]", "a[mh] OR b[mh]"),
+        ("a/b[majr:noexp]", "a/b[sh] AND a[majr:noexp]"),
+        ("a[mesh: noexp] OR b [ Mesh : NoExp ]", "a[mh:noexp] OR b[mh:noexp]"),
         ('a[tiab]AND"b"OR(c)NOT d[ti]', '((a[tiab] AND "b") OR c) NOT d[ti]'),
         ("systematic[sb] AND english[filter]", '"systematic review"[pt] AND english[la]'),
         ("benzo[a]pyrene AND [18F]FDG", "benzo[a]pyrene AND [18F]FDG"),
         ("IL-6 AND p<0.05", "IL-6 AND p<0.05"),
         ("a - b, AND c", "a AND b, AND c"),
-        (LINES, "(diabetes[tiab] AND (insulin OR metformin)) NOT (animals[mh] NOT humans[mh])"),
+        (LINES, "(diabetes[tiab] AND (insulin OR metformin)) NOT (animals[mh:noexp] NOT humans[mh:noexp])"),
         (
             "#1 cats\n#2 1 OR dogs 1 OR 9",
             "((cats OR dogs) AND 1) OR 9",
@@ -53,7 +57,7 @@ def test_read_as(text, read_as):
         ("cancer AND harvard[ad]", "cancer", "[ad] (affiliation) is not indexed"),
         ("harvard[Affiliation] OR cancer", "cancer", "[affiliation] (affiliation) is not indexed"),
         ("cancer NOT medline[sb]", "cancer", "the subset medline[sb] is not indexed, and is left out"),
-        ("aspirin[mh]", "aspirin[mh]", "[mh] finds the heading itself"),
+        ("aspirin[mh]", "aspirin[mh:noexp]", "[mh] finds the heading itself"),
         ("a AND hasabstract[text]", "a", "hasabstract is not indexed"),
         ("a[ti] or b[ti]", 'a[ti] AND "or b"[ti]', "'or' in small letters is a word"),
         ("exp Aspirin/ AND b", "exp AND Aspirin/ AND b", "'exp Aspirin/' of Ovid's language is read as words"),
@@ -130,3 +134,9 @@ def test_nothing_is_a_strategy_that_was_not_meant(text, strategy):
 )
 def test_free_words_that_are_not_negated_rank(text, words):
     assert ranking_words(Reader().read(text)) == words
+
+
+def test_dates_up_to_now():
+    assert str(Reader().read('"last 30 days"[dp]')) == f"{date.today() - timedelta(30):%Y/%m/%d}:3000[dp]"
+    with pytest.raises(InputError, match="'last few years' is no date"):
+        Reader().read("last few years[dp]")
