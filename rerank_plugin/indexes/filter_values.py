@@ -19,6 +19,7 @@ from rerank_plugin.indexes.lucene_reader import (
     stored_text,
     value_query,
 )
+from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 
 MOST_TERMS = 50_000  # of a field, to list its commonest values; others are listed by their beginning
@@ -64,8 +65,9 @@ class FilterValues:
             InputError: no document has the field, or it has too many values to list them without a beginning.
         """
         self.index.check_filter(Filter(((field, ("",)),)))
-        within, name, begins = None if filter is None else filter_query(filter), FILTERS[field], begins.strip()
+        name, begins = FILTERS[field], begins.strip()
         with pyjnius_lock:
+            within = None if filter is None else matching_query(filter, self.reader, self.index.description["lucene"])
             if field in DATES:
                 counts = self._years(field, begins, within)
                 return [Value(*pair) for pair in sorted(counts.items(), reverse=True) if pair[1]][:limit]

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import Query
@@ -262,12 +264,31 @@ class Searcher:
         row = int(forward.rows([docid])[0]) if isinstance(docid, str) else -1
         if row < 0:
             raise InputError(f"document {docid!r} is not in the index {self.index.folder}: give an id of this index")
+        candidates = self._opened_encodings(encoder).neighbours(row, at_least(k, "k"))
+        ranking = pipeline.rank(as_query(docid), candidates, None)
+        return ranked_hits(ranking, len(candidates))
+
+    def likeness(self, rows: np.ndarray, others: np.ndarray, encoder: str | Path = "ktrel") -> np.ndarray:
+        """The mean cosine of each document's stored vector to those of other documents.
+
+        Args:
+            rows: of the documents in the index, int64 [n].
+            others: rows of one document or more, int64 [m].
+            encoder: as of `similar`.
+
+        Returns:
+            float32 [n].
+
+        Raises:
+            InputError: the index holds no encodings by this model.
+        """
+        return self._opened_encodings(encoder).mean_cosines(rows, others)
+
+    def _opened_encodings(self, encoder: str | Path) -> DenseStage:
         with self._lock:
             stage = self._encodings.get(str(encoder)) or DenseConfig(checkpoint=str(encoder)).open(self.index)
             self._encodings[str(encoder)] = stage
-        candidates = stage.neighbours(row, at_least(k, "k"))
-        ranking = pipeline.rank(as_query(docid), candidates, None)
-        return ranked_hits(ranking, len(candidates))
+            return stage
 
     def set_first_stage(self, first_stage: str | Any) -> None:
         """Retrieve by another first stage, given as to the constructor; an `InputError` as there."""

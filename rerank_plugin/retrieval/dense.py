@@ -43,6 +43,7 @@ TORCH = "torch"
 ENGINES = (TORCH, FAISS, CAGRA)
 MORE = 64  # documents fetched beyond the depth at first
 NONE = np.zeros(0, np.int64)  # rows
+ROWS_AT_ONCE = 10_000  # whose vectors are decoded together
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,13 @@ class DenseStage:
         others = rows != row
         return Candidates(self.forward, rows[others], cosines[others]).best(depth)
 
+    def mean_cosines(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """The mean cosine of the vector of each of the rows, int64 [n], to those of others, int64 [m]; float32 [n]."""
+        mean = _unit(self.store.decode(others)).mean(axis=0)  # [E]
+        blocks = range(0, len(rows), ROWS_AT_ONCE)
+        cosines = [_unit(self.store.decode(rows[first : first + ROWS_AT_ONCE])) @ mean for first in blocks]
+        return np.concatenate([np.zeros(0, np.float32), *cosines])
+
     def decode(self, rows: np.ndarray) -> np.ndarray:
         """The stored vectors of documents, float32 [n, E]."""
         return self.store.decode(rows)
@@ -287,6 +295,12 @@ class DenseStage:
             return encoding
         mean = self.store.decode(rows).mean(axis=0, dtype=np.float32)
         return encoding + np.float32(weight) * self.encoder.scorer.factors * mean
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors of length 1, float32 [n, E]; zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
 
 
 register(FirstStageEntry(DenseConfig, "the best documents by this model's encodings of the index", "checkpoint"))

@@ -94,6 +94,14 @@ class DocumentAnswer(IndexAnswer):
 
     docid: str
     doc: Any
+    highlights: list[Highlight] = Field(default=[], description="The words that match the query, if one is given.")
+
+
+class Recommended(BaseModel):
+    """The first stage and the reranker to read an index by: those with the best measured rankings."""
+
+    first_stage: str
+    reranker: str
 
 
 class IndexDescription(BaseModel):
@@ -104,6 +112,7 @@ class IndexDescription(BaseModel):
     first_stages: list[str]
     rerankers: list[str]
     summaries: dict[str, str] = Field(default={}, description="A line on each reranker: its kind and its uses.")
+    recommended: Recommended
     fields: list[str] = Field(description="Fields to filter by.")
     suggestions: list[str] = Field(description="Queries to try.")
     default: bool

@@ -26,6 +26,7 @@ from rerank_plugin.service import (
     export_api,
     model_api,
     rerank_api,
+    screening_api,
     search_api,
     values_api,
 )
@@ -63,7 +64,16 @@ def create_app(config: ServiceConfig) -> FastAPI:
         },
     )  # fmt: skip
     app.state.service = service
-    for module in (administration, search_api, explain_api, values_api, export_api, rerank_api, model_api):
+    for module in (
+        administration,
+        search_api,
+        explain_api,
+        values_api,
+        export_api,
+        screening_api,
+        rerank_api,
+        model_api,
+    ):
         app.include_router(module.router)
     if service.click_log is not None:
         app.include_router(click_api.router)

@@ -13,6 +13,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.service.answers import IndexAnswer, QueryText
 from rerank_plugin.service.errors import error_responses, field_errors
+from rerank_plugin.service.highlighting import places
 from rerank_plugin.service.parameters import MOST_FILTERS, QueryLines, QuerySyntax
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service, get_service
@@ -52,6 +53,9 @@ class ExplainAnswer(IndexAnswer):
     score: float
     first_stage_rank: int
     first_stage_score: float
+    words: dict[str, list[str]] = Field(
+        description="The query's words by where the document has them: title, else abstract, else neither."
+    )
     sentence: str = Field(description="Why the rank changed.")
     base: float = Field(description="The score without the document's words and with average features.")
     exact: bool = Field(description="False if the parts are approximated by integrated gradients.")
@@ -92,6 +96,7 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
         return reading.query, candidates, parameters.docid, name, stage
 
     def answer(explanation: Explanation) -> ExplainAnswer:
-        return ExplainAnswer(index=index.name, **explanation.as_json() | {"reranker": name})
+        words = places(explanation.query, explanation.title, explanation.abstract)
+        return ExplainAnswer(index=index.name, words=words, **explanation.as_json() | {"reranker": name})
 
     return await service.scheduler.batched(retrieve, index.explain_together, answer)

@@ -40,6 +40,19 @@ def query_stems(query: str) -> frozenset[str]:
     return frozenset([*beginnings, *(stem for word in words for stem in _stems()[word])])
 
 
+def places(query: str, title: str, abstract: str) -> dict[str, list[str]]:
+    """The query's words by where a document has them: ``title``, else ``abstract``, else ``neither``; without stop
+    words, each once."""
+    words = {word.lower(): word for word in WORD.findall(query) if word.lower() not in STOP_WORDS}
+    texts = {"title": title, "abstract": abstract}
+    found: dict[str, list[str]] = {"title": [], "abstract": [], "neither": []}
+    for word in words.values():
+        stems = frozenset(_stems()[word])
+        where = next((field for field, text in texts.items() if any(matches(stems, text))), "neither")
+        found[where].append(word)
+    return found
+
+
 def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
     """Runs of consecutive matching words: start and end, in code points, and the number of different stems."""
     start, end, matched = 0, -1, frozenset[str]()

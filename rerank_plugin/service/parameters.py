@@ -94,6 +94,12 @@ class QuerySyntax(BaseModel):
         return spaced(query) if self.query_syntax == "plain" else query
 
 
+class DocumentParameters(DocumentForm, QuerySyntax):
+    """The parameters of a document."""
+
+    query: QueryLines = Field(default="", description="Query whose words are highlighted.")
+
+
 class SearchParameters(DocumentForm, QuerySyntax):
     """The parameters of a search."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -27,6 +26,7 @@ from rerank_plugin.service.answers import (
     IndexDescription,
     IndexesAnswer,
     QueryText,
+    Recommended,
     SearchAnswer,
     SearchAnswers,
     Shards,
@@ -35,12 +35,14 @@ from rerank_plugin.service.answers import (
 from rerank_plugin.service.collections import Snapshot
 from rerank_plugin.service.errors import RequestError, error_responses, field_errors
 from rerank_plugin.service.highlighting import matches, query_stems
-from rerank_plugin.service.parameters import DocumentForm, SearchParameters, SimilarParameters
+from rerank_plugin.service.parameters import DocumentForm, DocumentParameters, SearchParameters, SimilarParameters
 from rerank_plugin.service.scheduling import SMALLEST_COST
 from rerank_plugin.service.served_index import NO_RERANKER, ServedIndex
 from rerank_plugin.service.state import Service, get_service
 
 router = APIRouter(prefix="/v1", tags=["search"])
+T = TypeVar("T")
+Rearranged = Callable[["Search", Ranking], Ranking] | None
 LUCENE_SETTINGS = ("k1", "b", "field")
 ERRORS = error_responses(400, 401, 404, 429, 503)
 
@@ -64,14 +66,27 @@ async def search_index(request: Request, index: str, parameters: Annotated[Searc
 
 
 @router.get("/{index}/doc/{docid:path}", responses=ERRORS)
-async def document(request: Request, index: str, docid: str, form: Annotated[DocumentForm, Query()]) -> DocumentAnswer:
-    """A stored document by its id."""
+async def document(
+    request: Request, index: str, docid: str, parameters: Annotated[DocumentParameters, Query()]
+) -> DocumentAnswer:
+    """A stored document by its id, with the words that match a query, if one is given."""
     service = get_service(request)
     with service.scheduler.admitted(SMALLEST_COST), service.collections.in_use() as snapshot:
         served = snapshot.index(index)
         if served.index.forward.rows([docid])[0] < 0:  # a slash too much is of the address, if no id has it
             docid = docid.strip("/")
-        return await get_document(service, served, docid, form)
+        answer = await get_document(service, served, docid, parameters)
+        if parameters.query:
+            service.check_text(parameters.query, "query")
+            answer.highlights = await service.scheduler.in_thread(_marked, served, docid, parameters)
+        return answer
+
+
+def _marked(served: ServedIndex, docid: str, parameters: DocumentParameters) -> list[Highlight]:
+    text = parameters.text(parameters.query)
+    reading = served.read(records.Query(text, text), parameters)
+    title, abstract = fields_of(_fields(served.document(docid)), docid)
+    return _highlights(query_stems(reading.words or reading.query.text), {"title": title, "abstract": abstract})
 
 
 @router.get("/{index}/similar", responses=ERRORS)
@@ -103,7 +118,8 @@ def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
             name=name, documents=len(served.index), first_stages=list(served.first_stages),
             rerankers=list(served.rerankers),
             summaries={reranker: summary_of(service.config.rerankers[reranker]) for reranker in served.rerankers},
-            fields=served.fields, suggestions=served.suggestions, default=name == first,
+            recommended=Recommended(**served.recommended), fields=served.fields,
+            suggestions=served.suggestions, default=name == first,
         )
         for name, served in snapshot.indexes.items()
     ]  # fmt: skip
@@ -112,6 +128,13 @@ def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
 
 async def search(service: Service, index: ServedIndex, parameters: SearchParameters) -> list[SearchAnswer]:
     """The answers to all queries; a `RequestError` if a parameter exceeds a limit or has an unknown name."""
+    return list(await asyncio.gather(*(answer(service, each) for each in searches(service, index, parameters))))
+
+
+def searches(
+    service: Service, index: ServedIndex, parameters: SearchParameters, rearranged: Rearranged = None
+) -> list[Search]:
+    """The searches of all queries; a `RequestError` as of `search`. ``rearranged`` is as of `Search`."""
     depth = service.depth(parameters.depth)
     if parameters.query_syntax == PLAIN:
         _check_last(parameters, depth)
@@ -125,7 +148,12 @@ async def search(service: Service, index: ServedIndex, parameters: SearchParamet
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
     queries = [records.Query(text, text, document_filter) for text in map(parameters.text, parameters.query)]
-    return list(await asyncio.gather(*(_search_one(service, index, parameters, query, depth) for query in queries)))
+    stage = parameters.first_stage or service.config.first_stage_name
+    reranker = parameters.reranker or service.default_reranker
+    if parameters.sort == "date":
+        index.reranker(reranker)  # an unknown name is refused
+        reranker = NO_RERANKER
+    return [Search(index, parameters, query, stage, reranker, depth, rearranged) for query in queries]
 
 
 def _check_last(parameters: SearchParameters, depth: int) -> None:
@@ -137,13 +165,23 @@ def _check_last(parameters: SearchParameters, depth: int) -> None:
         )
 
 
-class _Search:
-    """One query of a request; its candidates and its answer are made in a thread."""
+class Search:
+    """One query of a request; its candidates and its answer are made in a thread.
 
-    def __init__(self, index: ServedIndex, parameters: SearchParameters, query: records.Query, stage: str, depth: int):
+    Args:
+        stage, reranker: names of the first stage and the reranker.
+        rearranged: gives the ranking to show of the ranking by the reranker; None for that one, or one by date.
+    """
+
+    def __init__(
+        self, index: ServedIndex, parameters: SearchParameters, query: records.Query, stage: str, reranker: str,
+        depth: int, rearranged: Rearranged = None,
+    ):  # fmt: skip
         self.index, self.parameters, self.query, self.stage, self.depth = index, parameters, query, stage, depth
+        self.reranker, self.rearranged = reranker, rearranged
         self.started, self.reading = perf_counter(), Reading(query)
         self.candidates: Candidates | None = None
+        self.extra_notes: list[str] = []
 
     def retrieve(self) -> tuple[records.Query, Candidates]:
         parameters = self.parameters
@@ -158,59 +196,68 @@ class _Search:
             self.depth = len(self.candidates)
         return self.reading.query, self.candidates
 
-    def answer(self, reranker: str, scored: Ranking | None) -> SearchAnswer:
+    def ranked(self, scored: Ranking | None) -> Ranking:
+        """The ranking to show; in first-stage order if ``scored`` is None."""
+        return self._arranged(self._of_pipeline(scored))
+
+    def answer(self, scored: Ranking | None) -> SearchAnswer:
         """The answer; in first-stage order if ``scored`` is None."""
+        ranking, reranked = self._of_pipeline(scored), scored is not None
+        return read(ranking, lambda available: self._shown(reranked, self._arranged(available)))
+
+    def _of_pipeline(self, scored: Ranking | None) -> Ranking:
         if (candidates := self.candidates) is None:  # no reranker, or the deadline passed before its turn
             _, candidates = self.retrieve()
         ranking = rank(self.reading.query, candidates, None) if scored is None else scored
-        ranking = ranking.best(self.index.cutoff(self.stage, self.depth))
-        return read(ranking, partial(self._shown, reranker, scored is not None))
+        return ranking.best(self.index.cutoff(self.stage, self.depth))
 
-    def _shown(self, reranker: str, reranked: bool, ranking: Ranking) -> SearchAnswer:
-        if self.parameters.sort == "date":
-            ranking = by_date(ranking)
+    def _arranged(self, ranking: Ranking) -> Ranking:
+        if self.rearranged is not None:
+            return self.rearranged(self, ranking)
+        return by_date(ranking) if self.parameters.sort == "date" else ranking
+
+    def _shown(self, reranked: bool, ranking: Ranking) -> SearchAnswer:
         hits = ranked_hits(ranking, self.parameters.hits, self.parameters.offset)
         shown = _candidates(
             self.index, hits, self.parameters, query_stems(self.reading.words or self.reading.query.text)
         )
-        notes = [*self.reading.notes, *self.index.notes(self.reading.query, self.stage, reranker)]
+        notes = [
+            *self.extra_notes,
+            *self.reading.notes,
+            *self.index.notes(self.reading.query, self.stage, self.reranker),
+        ]
         if not shown and (emptied_by := emptied(self.index.index, self.query.filter)):
             notes = [emptied_by, *notes]
         return SearchAnswer(
-            index=self.index.name, query=QueryText(text=self.query.text), reranker=reranker, first_stage=self.stage,
-            candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,
+            index=self.index.name, query=QueryText(text=self.query.text), reranker=self.reranker,
+            first_stage=self.stage, candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,
             read_as=self.reading.read_as, matches=self.reading.matches,
             timings=_timings(ranking.candidates.search_ms, ranking, self.started),
             notes=[*([] if hits.missing is None else [str(hits.missing)]), *notes], shards=_shards(hits.missing),
         )  # fmt: skip
 
 
-async def _search_one(
-    service: Service, index: ServedIndex, parameters: SearchParameters, query: records.Query, depth: int
-) -> SearchAnswer:
-    stage = parameters.first_stage or service.config.first_stage_name
-    name = parameters.reranker or service.default_reranker
-    if parameters.sort == "date":
-        index.reranker(name)  # an unknown name is refused
-        name = NO_RERANKER
-    search, scheduler, reranker = (
-        _Search(index, parameters, query, stage, depth),
-        service.scheduler,
-        index.reranker(name),
-    )
-    if reranker is None:
-        answer = await scheduler.in_thread(search.answer, name, None)
-    else:
-        scoring = scheduler.batched(search.retrieve, reranker.rank_together, partial(search.answer, name))
-        try:
-            answer = await asyncio.wait_for(scoring, service.config.deadline)
-        except asyncio.TimeoutError:
-            service.metrics.late.inc()
-            answer = await scheduler.in_thread(search.answer, name, None)
+async def answer(service: Service, search: Search) -> SearchAnswer:
+    """The answer of a search; in first-stage order after the deadline."""
+    answer = await finished(service, search, search.answer, service.config.deadline)
     service.metrics.observe(answer.timings)
     if answer.shards is not None:
         service.metrics.partial.inc()
     return answer
+
+
+async def finished(
+    service: Service, search: Search, finish: Callable[[Ranking | None], T], deadline: float | None = None
+) -> T:
+    """``finish`` of the scored ranking of a search; of None without a reranker, or after the deadline in seconds."""
+    reranker = search.index.reranker(search.reranker)
+    if reranker is not None:
+        scoring = service.scheduler.batched(search.retrieve, reranker.rank_together, finish)
+        try:
+            return await asyncio.wait_for(scoring, deadline)
+        except asyncio.TimeoutError:
+            service.metrics.late.inc()
+    return await service.scheduler.in_thread(finish, None)
 
 
 def _shards(missing: records.Missing | None) -> Shards | None:
@@ -234,18 +281,22 @@ def _candidates(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, ste
     candidates = []
     for hit in hits:
         document = index.documents.read(hit.lucene_docid, hit.docid)
-        texts = {"title": hit.title, "abstract": _abstract(document)} if stems else {}
-        highlights = [
-            Highlight(field=field, start=start, end=end)
-            for field, text in texts.items()
-            for start, end, _ in matches(stems, text)
-        ]
+        texts = {"title": hit.title, "abstract": fields_of(_fields(document), hit.docid)[1]} if stems else {}
+        highlights = _highlights(stems, texts)
         candidates.append(Candidate(**vars(hit), doc=form.render(document), highlights=highlights))
     return candidates
 
 
-def _abstract(document: StoredDocument) -> str:
-    return fields_of(document.fields or document.raw() or document.contents(), document.docid())[1]
+def _highlights(stems: frozenset[str], texts: dict[str, str]) -> list[Highlight]:
+    return [
+        Highlight(field=field, start=start, end=end)
+        for field, text in texts.items()
+        for start, end, _ in matches(stems, text)
+    ]
+
+
+def _fields(document: StoredDocument) -> Any:
+    return document.fields or document.raw() or document.contents()
 
 
 async def get_document(service: Service, index: ServedIndex, docid: str, form: DocumentForm) -> DocumentAnswer:

@@ -25,6 +25,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.java.jvm import detach_at_thread_end
+from rerank_plugin.models import register
 from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
@@ -218,6 +219,11 @@ class ServedIndex:
             raise RequestError(404, f"no document '{docids[unknown[0]]}' in the index '{self.name}'", field)
         return rows
 
+    def known_rows(self, docids: Sequence[str]) -> np.ndarray:
+        """Rows of those of the documents that the index has, int64 [n]: others may have been deleted since."""
+        rows: np.ndarray = self.index.forward.rows(docids)
+        return rows[rows >= 0]
+
     def document(self, docid: str) -> StoredDocument:
         """The stored document with this id; a `RequestError` if there is none."""
         detach_at_thread_end()
@@ -237,6 +243,16 @@ class ServedIndex:
         with field_errors("docid", 404):
             place = place_of(ranking, docid)
         return explain(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))
+
+    @property
+    def recommended(self) -> dict[str, str]:
+        """The first stage and the reranker to read by: hybrid, and no bundled reranker, which does not improve it
+        (docs/models/README.md); without encodings those of the service."""
+        first = next(iter(self.config.rerankers))
+        if HYBRID not in self.first_stages or self.config.first_stage != BM25:
+            return {"first_stage": self.config.first_stage_name, "reranker": first}
+        bundled = self.config.rerankers[first] in register.names()
+        return {"first_stage": HYBRID, "reranker": NO_RERANKER if bundled else first}
 
     @property
     def fields(self) -> list[str]:

@@ -15,6 +15,7 @@ def test_explanations_equal_the_library_s(service, index, reranker, spec):
         with rp.Searcher(index, reranker=spec) as searcher:
             explanation = searcher.explain(query["query"], hit["docid"]).as_json()
         expected = json.loads(json.dumps(explanation)) | {"api": "v1", "index": "small", "reranker": reranker}
+        assert sorted(sum(answer.pop("words").values(), [])) == ["aspirin", "attack", "heart"]
         assert answer == expected
         assert (answer["rank"], answer["first_stage_rank"]) == (hit["rank"], hit["first_stage_rank"])
         assert answer["score"] == pytest.approx(hit["score"], abs=1e-4) and answer["sentence"]

@@ -46,7 +46,7 @@ def test_filters_are_joined_by_or_within_a_field_and_by_and_between_fields(servi
 
 
 def test_sorting_by_date_puts_the_newest_first(service):
-    ranked = get(service, query="statins")
+    ranked = get(service, query="statins", reranker="none")
     dated = get(service, query="statins", sort="date")
     same_date = [docid for docid in ids(ranked) if docid in ("a", "f")]  # by score
     assert ids(dated) == ["b", "d", *same_date, "e", "c"] != ids(ranked)
@@ -84,3 +84,45 @@ def test_documents_are_exported_by_their_ids(service, tmp_path, format):
     assert [document.metadata["date"] for document in found] == ["2021", "2015-03"]
     refused = service.post("/v1/dated/export", json={"docids": ["b", "zz"], "format": format})
     assert refused.status_code == 404 and refused.json()["field"] == "docids"
+
+
+def test_all_documents_of_a_search_are_exported_in_its_order(service):
+    search = {"query": ["statins"], "filter": ["year:2015-2020"], "sort": "date"}
+    answer = service.post("/v1/dated/export", json={"search": search, "format": "json"})
+    found = [document["id"] for document in answer.json()]
+    assert found == ids(get(service, **search)) and len(found) == 3
+    for body in ({"search": {"query": ["zzyzx"]}}, {}, {"docids": ["a"], "search": search}):
+        refused = service.post("/v1/dated/export", json=body)
+        assert refused.status_code == 422 and refused.json()["field"] in ("search", "docids")
+
+
+def test_undecided_documents_are_ranked_by_those_that_were_included(service):
+    def screening(**body):
+        return service.post("/v1/dated/screening", json={"search": {"query": ["statins"]}} | body).json()
+
+    ranked = ids(get(service, query="statins"))
+    assert ids(screening(decided=["b", "gone"])) == [docid for docid in ranked if docid != "b"]
+    answer = screening(included=["a", "e"], decided=["a", "e", "c"])
+    index = service.app.state.service.collections.current.indexes["dated"].index
+    with rp.Searcher(index) as searcher:
+        cosines = [{hit.docid: hit.score for hit in searcher.similar(docid, 5)} for docid in ("a", "e")]
+    expected = {docid: (cosines[0][docid] + cosines[1][docid]) / 2 for docid in "bdf"}
+    assert {hit["docid"]: hit["score"] for hit in answer["candidates"]} == pytest.approx(expected, abs=1e-4)
+    assert ids(answer) == sorted(expected, key=expected.get, reverse=True) and answer["total"] == 3
+
+
+def test_counts_within_a_query(service):
+    assert get(service, "count", query="statins AND 2015[dp]", query_syntax="pubmed")["documents"] == 3
+    assert get(service, "count", query="the zzyzx statins", filter="year:2021")["documents"] == 1
+    assert get(service, "count")["documents"] == len(DATES)
+    answer = get(service, "values", field="type", query="statins NOT 2015[dp]", query_syntax="pubmed")
+    assert answer["values"] == [{"value": "Review", "documents": 1}]
+
+
+def test_the_words_of_a_query_are_found_in_a_document(service):
+    answer = get(service, "doc/a", query="the statin AND cholesterol", query_syntax="pubmed")
+    texts = {"title": "Statins a", "abstract": "Statins lower cholesterol. "}
+    marked = [texts[mark["field"]][mark["start"] : mark["end"]] for mark in answer["highlights"]]
+    assert marked == ["Statins", "Statins", "cholesterol"] and get(service, "doc/a")["highlights"] == []
+    explained = get(service, "explain", query="Statin lowering the zzyzx", docid="a")
+    assert explained["words"] == {"title": ["Statin"], "abstract": ["lowering"], "neither": ["zzyzx"]}
