@@ -22,6 +22,7 @@ COMMANDS = {  # by name: the module with its ``main``, and a summary
         "rerank_plugin.knowledge.__main__",
         "compile a medical vocabulary (MeSH, UMLS), show it, and annotate texts with it",
     ),
+    "pubmed": ("rerank_plugin.pubmed.__main__", "mirror PubMed, and keep an index of it current"),
     "sample": ("rerank_plugin.sample.__main__", "write the sample collection, or a larger generated one"),
     "search": ("rerank_plugin.search", "search and re-rank: a TREC run, or a ranked list for one query"),
     "serve": ("rerank_plugin.serve", "serve search and re-ranking over HTTP and MCP, with a page"),

@@ -23,6 +23,7 @@ EXTRA_OF = {
     "rispy": "lucene",
     "zstandard": "lucene",
     "scipy": "lucene",
+    "requests": "pubmed",
     "torch": "train",
     "gensim": "train",
     "matplotlib": "train",

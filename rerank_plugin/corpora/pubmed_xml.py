@@ -38,7 +38,7 @@ from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED
 from rerank_plugin.corpora.records import NO_ABSTRACT, Deletion, DocumentStream
 from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
 from rerank_plugin.corpora.xml_text import text_of
-from rerank_plugin.files.text_files import DAMAGED, damaged, rereadable
+from rerank_plugin.files.text_files import DAMAGED, damaged, open_bytes, rereadable
 from rerank_plugin.text.markup import without_brackets
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,8 @@ TEXTS = {
 }
 ENTERED = ("PubmedData/History/PubMedPubDate[@PubStatus='entrez']", "MedlineCitation/DateCreated", "DateCreated")
 DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
+_OWN_PMID = re.compile(rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID\b[^>]*>\s*(\d{1,9})\s*</PMID>")
+PMIDS_BLOCK = 1 << 23  # bytes that are searched at once
 _CAPITAL = re.compile("[A-Z]")
 EVERY_VERSION, LAST_VERSION = 0, 255
 
@@ -171,6 +173,22 @@ def _last_versions(
     keep[last[np.append(distinct[1:] != distinct[:-1], True)] if len(last) else last] = True
     keep[pmids == 0] = True
     return keep.tobytes(), broken
+
+
+def pmids(path: Path) -> np.ndarray:
+    """The PMIDs of the articles of a file as the U.S. National Library of Medicine writes it, uint32 [n], in its order.
+
+    No tree is built: a PMID is the first element of its citation or book.
+    """
+    found, begun = array("I"), b""
+    with open_bytes(path) as file:
+        while data := file.read(PMIDS_BLOCK):
+            data = begun + data
+            end = max(data.rfind(b"<MedlineCitation"), data.rfind(b"<BookDocument"), 0)  # which may be cut off
+            found.extend(map(int, _OWN_PMID.findall(data, 0, end)))
+            begun = data[end:]
+    found.extend(map(int, _OWN_PMID.findall(begun)))
+    return np.array(found, np.uint32)
 
 
 def _version(pmid: Any, otherwise: int) -> int:

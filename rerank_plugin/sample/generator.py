@@ -92,7 +92,7 @@ class Need(NamedTuple):
     review: bool = False
 
 
-def _pick(rng: Random, items: Sequence):
+def pick(rng: Random, items: Sequence):
     """Like ``rng.choice``, faster, and the same in all Python versions."""
     return items[int(rng.random() * len(items))]
 
@@ -126,7 +126,7 @@ def _topics(rng: Random, count: int) -> list[Topic]:
         share += part
         end = round(share * count)
         for agent, condition in chosen[start:end]:
-            topics.append(Topic(agent, condition, _pick(rng, POPULATIONS), _pick(rng, OUTCOMES), split))
+            topics.append(Topic(agent, condition, pick(rng, POPULATIONS), pick(rng, OUTCOMES), split))
         start = end
     return topics
 
@@ -140,10 +140,10 @@ def _plans(rng: Random, topics: list[Topic], count: int) -> list[DocumentPlan]:
         partial = round(PARTIAL * size)
         for position in range(size):
             wanted = position < full + partial
-            broader = _pick(rng, ("agent", "condition")) if full <= position < full + partial else ""
-            kind = _pick(rng, _KINDS[wanted, topic.agent.type])
-            population = topic.population if rng.random() < FAVOURED else _pick(rng, POPULATIONS)
-            outcome = topic.outcome if rng.random() < FAVOURED else _pick(rng, OUTCOMES)
+            broader = pick(rng, ("agent", "condition")) if full <= position < full + partial else ""
+            kind = pick(rng, _KINDS[wanted, topic.agent.type])
+            population = topic.population if rng.random() < FAVOURED else pick(rng, POPULATIONS)
+            outcome = topic.outcome if rng.random() < FAVOURED else pick(rng, OUTCOMES)
             plans.append(DocumentPlan(topic, kind, broader, population, outcome))
     return _shuffle(rng, plans)
 
@@ -236,8 +236,8 @@ def _rare(rng: Random) -> int:
 
 def _symbol(rng: Random) -> str:
     """A symbol like that of a gene: CXR14, IL-31, KDM5B."""
-    letters = "".join(_pick(rng, "BCDFGHKLMNPRSTXZ") for _ in range(2 + int(rng.random() * 3)))
-    return letters + _pick(rng, ("", "-")) + str(1 + int(rng.random() ** 2 * 40)) + _pick(rng, ("", "", "", "A", "α"))
+    letters = "".join(pick(rng, "BCDFGHKLMNPRSTXZ") for _ in range(2 + int(rng.random() * 3)))
+    return letters + pick(rng, ("", "-")) + str(1 + int(rng.random() ** 2 * 40)) + pick(rng, ("", "", "", "A", "α"))
 
 
 def _zipf(rng: Random, words: Sequence[str]) -> list[str]:
@@ -262,12 +262,12 @@ def _general_tables() -> dict[str, list[str]]:
         "n": table(lambda: str(int(2 + real() ** 2 * 80))),
         "N": table(lambda: f"{int(60 + 20 ** (1 + real() * 2.4)):,}" if real() < 0.5 else str(int(50 + real() * 900))),
         "pct": table(lambda: f"{real() * 100:.{int(real() * 2)}f}%"),
-        "p": table(lambda: _pick(rng, ("< 0.001", "< 0.05", f"= 0.{int(real() * 900) + 10:03d}"))),
+        "p": table(lambda: pick(rng, ("< 0.001", "< 0.05", f"= 0.{int(real() * 900) + 10:03d}"))),
         "ci": table(lambda: f"95% CI 0.{int(real() * 50) + 10} to 1.{int(real() * 90) + 10}"),
         "ratio": table(lambda: f"{real() * 3:.2f}"),
         "year": table(lambda: str(int(1985 + real() * 39))),
-        "months": table(lambda: str(_pick(rng, (1, 2, 3, 6, 9, 12, 18, 24, 36, 48, 60)))),
-        "dose": table(lambda: f"{_pick(rng, (1, 2, 5, 10, 25, 40, 75, 100, 250))} {_pick(rng, ('mg', 'µM', 'nM'))}"),
+        "months": table(lambda: str(pick(rng, (1, 2, 3, 6, 9, 12, 18, 24, 36, 48, 60)))),
+        "dose": table(lambda: f"{pick(rng, (1, 2, 5, 10, 25, 40, 75, 100, 250))} {pick(rng, ('mg', 'µM', 'nM'))}"),
         "gene": _zipf(rng, WORDS["genes"] + [_symbol(rng) for _ in range(300)]),
     }
 
@@ -300,22 +300,22 @@ class Writer:
         """The title and the abstract of a document about invented subjects."""
         rng, nouns = self._rng, self._general["noun"]
         agent, condition = invented_word(_rare(rng)), invented_word(_rare(rng))
-        type = _pick(rng, ("drug", "gene", "procedure"))
+        type = pick(rng, ("drug", "gene", "procedure"))
         slots = self._slots()
-        slots["a"] = (agent, agent, f"{agent} {_pick(rng, ('therapy', 'gene', 'testing', 'levels'))}")
+        slots["a"] = (agent, agent, f"{agent} {pick(rng, ('therapy', 'gene', 'testing', 'levels'))}")
         slots["c"] = (f"{condition} disease", f"{condition} syndrome")
         # Real concepts are named in passing, as company.
         slots["as"], slots["cs"] = (
-            (_pick(rng, concept.company), _pick(rng, nouns), _pick(rng, concept.forms))
-            for concept in (_pick(rng, AGENTS), _pick(rng, CONDITIONS))
+            (pick(rng, concept.company), pick(rng, nouns), pick(rng, concept.forms))
+            for concept in (pick(rng, AGENTS), pick(rng, CONDITIONS))
         )
-        slots["pop"], slots["out"] = _pick(rng, POPULATIONS).forms, _pick(rng, OUTCOMES).forms
-        return self._text(_pick(rng, _KINDS[rng.random() < 0.5, type]), slots, {})
+        slots["pop"], slots["out"] = pick(rng, POPULATIONS).forms, pick(rng, OUTCOMES).forms
+        return self._text(pick(rng, _KINDS[rng.random() < 0.5, type]), slots, {})
 
     def _slots(self) -> dict[str, Sequence[str]]:
         rng = self._rng
         first, second, place = (invented_word(_rare(rng)) for _ in range(3))
-        subject = _pick(rng, self._general["x"])
+        subject = pick(rng, self._general["x"])
         return {**self._general, "rare": (first, second), "place": (place.capitalize(),), "x": (subject,)}
 
     def _mentions(self, concept: Concept, weights: Sequence[float]) -> list[str]:
@@ -324,27 +324,27 @@ class Writer:
         main = _choose(rng, concept.forms, weights)
         if rng.random() >= MIXED:
             return [main]
-        other = _pick(rng, concept.forms)
+        other = pick(rng, concept.forms)
         return [main] * 5 + [other, other, f"{main} ({other})" if other != main else main]
 
     def _text(self, kind: Kind, slots: dict, titled: dict) -> tuple[str, str]:
         """The title and the abstract; ``titled``: slots that differ in the title, which takes their first entries."""
         rng, random = self._rng, self._rng.random
         in_title = {**slots, **{slot: entries[:1] for slot, entries in titled.items()}}
-        title = _pick(rng, SHARED["neutral_titles"] if random() < NEUTRAL_TITLE else kind.titles).fill(rng, in_title)
+        title = pick(rng, SHARED["neutral_titles"] if random() < NEUTRAL_TITLE else kind.titles).fill(rng, in_title)
         if random() < ADDED_TO_TITLE:
-            title += _pick(rng, SHARED["added_to_titles"]).fill(rng, in_title)
-        opening = _pick(rng, SHARED["neutral_openings"] if random() < NEUTRAL_OPENING else kind.openings)
-        background = _pick(rng, SHARED["background"])
+            title += pick(rng, SHARED["added_to_titles"]).fill(rng, in_title)
+        opening = pick(rng, SHARED["neutral_openings"] if random() < NEUTRAL_OPENING else kind.openings)
+        background = pick(rng, SHARED["background"])
         templates = [background, opening] if random() < LATE_OPENING else [opening, background]
-        templates.append(_pick(rng, kind.methods))
+        templates.append(pick(rng, kind.methods))
         if kind.length:
-            templates.append(_pick(rng, SHARED["about_agent"]))
-            templates += [_pick(rng, SHARED["common"]) for _ in range(kind.length - 1 + int(random() * 3))]
+            templates.append(pick(rng, SHARED["about_agent"]))
+            templates += [pick(rng, SHARED["common"]) for _ in range(kind.length - 1 + int(random() * 3))]
         if random() < ASIDE:
             asides = SHARED["lab_asides" if kind.wanted else "clinic_asides"]
-            templates.insert(2 + int(random() * 2), _pick(rng, asides))
-        templates.append(_pick(rng, kind.conclusions))
+            templates.insert(2 + int(random() * 2), pick(rng, asides))
+        templates.append(pick(rng, kind.conclusions))
         return title, " ".join([template.fill(rng, slots) for template in templates])
 
 
