@@ -66,8 +66,8 @@ def add_index(parser: commandline.Parser, subparsers: Any) -> None:
     command.add_argument("--index", type=Path, required=True, help="index folder")
     selected = f"index only records that match FIELD:VALUE; may be repeated ({FILTER})"
     command.add_argument("--filter", action="append", default=[], metavar="FIELD:VALUE", help=selected)
-    below = "descriptors of MeSH: headings of --filter stand for those below them in its trees, too"
-    command.add_argument("--mesh", metavar="FILE", help=below)
+    below = "compiled MeSH: headings of --filter stand for those below them in its trees, too"
+    command.add_argument("--knowledge", type=Path, metavar="KB", help=below)
     command.add_argument("--files", type=int, metavar="N", help="stop after N files (default: all)")
     command.add_argument("--threads", type=int, help="threads of Lucene's indexing (default: one per core)")
     command.add_argument("--device", default="cpu", help="torch device of the encoders of an index")
@@ -122,16 +122,20 @@ def index(parser: commandline.Parser, options: Namespace) -> None:
     from itertools import islice
 
     from rerank_plugin.base.filters import Filter
+    from rerank_plugin.knowledge.headings import Headings
+    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
     from rerank_plugin.pubmed.applying import applied, bring_up_to_date, next_missing
     from rerank_plugin.pubmed.mirror import Mirror
     from rerank_plugin.pubmed.selection import with_narrower
 
     parser.check_counts(options, "files", "threads")
-    if options.mesh and not options.filter:
-        parser.error("--mesh is for headings of a filter: give it with --filter")
+    if options.knowledge and not options.filter:
+        parser.error("--knowledge is for headings of a filter: give it with --filter")
     filter = Filter.parse(options.filter) if options.filter else None
-    if filter is not None and options.mesh:
-        filter = with_narrower(filter, options.mesh)
+    if filter is not None and options.knowledge:
+        if (headings := Headings.of(KnowledgeBase(options.knowledge))) is None:
+            raise InputError(f"{options.knowledge} has no trees: compile MeSH")
+        filter = with_narrower(filter, headings)
     mirror = Mirror(options.mirror)
     bars = partial(commandline.progress, description="indexing", unit="documents")
     reports = bring_up_to_date(mirror, options.index, filter, options.threads, options.device, bars)

@@ -10,45 +10,23 @@ from rerank_plugin.base.filters import DATES, FILTERS, PMID_VERSION, Filter, fol
 from rerank_plugin.base.metadata_fields import COMPARED, TERMS
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.records import Deletion, DocumentStream
+from rerank_plugin.knowledge.headings import Headings
 
 Groups: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 SUBJECTS = ("mesh", "major")  # filters whose values are headings
 
 
-def with_narrower(filter: Filter, mesh: str) -> Filter:
-    """A filter whose headings of MeSH stand for those below them in its trees, too, as in PubMed.
-
-    Args:
-        mesh: the descriptors, as for ``rerank-plugin knowledge compile``.
+def with_narrower(filter: Filter, headings: Headings) -> Filter:
+    """A filter whose headings of MeSH stand for those below them, too, as in PubMed; entry terms are headings.
 
     Raises:
-        InputError: the descriptors cannot be read, or lack a heading of the filter.
+        InputError: the filter has a heading that is none of these.
     """
-    from rerank_plugin.knowledge.mesh import PARENT
-    from rerank_plugin.knowledge.sources import open_source
 
-    source = open_source(mesh)
-    names: dict[str, str] = {}  # by id
-    ids: dict[str, str] = {}  # by heading or entry term
-    for concept in source.concepts:
-        names[concept.id] = folded(concept.name)
-        ids[folded(concept.name)] = concept.id
-        for synonym in concept.synonyms:
-            ids.setdefault(folded(synonym), concept.id)
-    children: dict[str, list[str]] = {}
-    for child, relation, parent in source.relations:
-        if relation == PARENT:
-            children.setdefault(parent, []).append(child)
-
-    def below(heading: str) -> list[str]:
-        if heading not in ids:
-            raise InputError(f"{mesh} has no heading or entry term {heading!r}")
-        found, waiting = set[str](), [ids[heading]]
-        while waiting:
-            if (id := waiting.pop()) not in found:
-                found.add(id)
-                waiting += children.get(id, ())
-        return sorted(names[id] for id in found if id in names)
+    def below(value: str) -> list[str]:
+        if (heading := headings.heading(value)) is None:
+            raise InputError(f"{headings.base.folder} has no heading or entry term {value!r}")
+        return [folded(name) for name in (heading, *headings.below(heading))]
 
     def narrower(groups: Groups) -> Groups:
         return tuple(

@@ -22,7 +22,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.sample.generator import SEED
-from rerank_plugin.sample.pubmed_records import Records
+from rerank_plugin.sample.pubmed_records import EVERY, RETRACTED, Records
 
 DISTRIBUTION = FolderKind(
     "a generated distribution of PubMed", "README.txt", (), ("baseline/pubmed*", "updatefiles/pubmed*")
@@ -89,7 +89,8 @@ class Articles:
         rng, (added, revised, deleted) = Random(f"{self.plan.seed} {year} {number}"), self.plan.of_update
         held = len(self.revisions)
         drawn = [int(rng.random() * held) for _ in range(revised + deleted)]
-        drawn = [number for number in dict.fromkeys(drawn) if not self.deleted[number]]
+        drawn[deleted:deleted] = [EVERY * (number % (held // EVERY + 1)) + RETRACTED]  # one is retracted each time
+        drawn = [number for number in dict.fromkeys(drawn) if number < held and not self.deleted[number]]
         changed, gone = drawn[deleted:], drawn[:deleted]
         self.revisions[changed] += 1
         self.deleted[gone] = True

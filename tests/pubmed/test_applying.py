@@ -13,6 +13,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.corpora import Problems, pubmed_xml
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.knowledge.entries import Concept, Relation
+from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.pubmed import applying
 from rerank_plugin.pubmed.applying import applied, bring_up_to_date, next_missing, pending
 from rerank_plugin.pubmed.distribution import SourceFile
@@ -20,6 +22,7 @@ from rerank_plugin.pubmed.mirror import Mirror, file_md5
 from rerank_plugin.pubmed.selection import Selection, with_narrower
 from rerank_plugin.retrieval.updates import add_documents
 from rerank_plugin.sample.pubmed import write_distribution
+from tests.annotated import knowledge_base
 from tests.pubmed.conftest import PLAN
 
 FIRST = SourceFile(26, 1, "baseline")
@@ -196,22 +199,16 @@ def test_an_index_of_selected_records(distribution, tmp_path):
         apply_all(distribution, tmp_path / "index", filter=Filter.parse(["year:1999"]))
 
 
-def test_headings_stand_for_those_below_them(put, tmp_path):
-    put("mesh/descriptors.tsv", MESH)
-    texts = ["mesh:Cardiac Diseases", "NOT major:Arrhythmias", "year:2020"]
-    filter = with_narrower(Filter.parse(texts), str(tmp_path / "mesh"))
-    assert filter.values == (("mesh", ("arrhythmias", "flutter", "heart diseases")), ("year", ("2020",)))
+def test_headings_stand_for_those_below_them(tmp_path):
+    names = {"D1": ("Heart Diseases", ("Cardiac Diseases",)), "D2": ("Arrhythmias",), "D3": ("Flutter",)}
+    concepts = [Concept(id, *names_of) for id, names_of in names.items()]
+    relations = [Relation("D2", "parent", "D1"), Relation("D3", "parent", "D2")]
+    headings = Headings(knowledge_base(tmp_path / "kb", concepts, relations))
+    filter = with_narrower(Filter.parse(["mesh:Cardiac Diseases", "NOT major:Arrhythmias", "year:2020"]), headings)
+    assert filter.values == (("mesh", ("heart diseases", "arrhythmias", "flutter")), ("year", ("2020",)))
     assert filter.excluded == (("major", ("arrhythmias", "flutter")),)
     with pytest.raises(InputError, match="no heading or entry term 'cancer'"):
-        with_narrower(Filter.parse(["mesh:Cancer"]), str(tmp_path / "mesh"))
-
-
-MESH = """descriptor_ui\tname\tsynonyms\ttree_numbers
-D1\tHeart Diseases\tCardiac Diseases\tC14.280
-D2\tArrhythmias\t\tC14.280.067|C23.550
-D3\tFlutter\t\tC23.550.100
-D4\tVascular Diseases\t\tC14.907
-"""
+        with_narrower(Filter.parse(["mesh:Cancer"]), headings)
 
 
 def numbered(*numbers):
