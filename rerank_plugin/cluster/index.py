@@ -274,9 +274,10 @@ class RemoteStage:
     filters = True
 
     def __init__(self, index: RemoteIndex, config: LuceneConfig):
-        if config.name == RM3:
+        if config.name == RM3 or config.expand:
+            name = f"bm25 with {config.expand}" if config.expand else config.name
             raise InputError(
-                f"'{config.name}' cannot be computed on a cluster: take bm25, qld, dense or hybrid, or search the "
+                f"'{name}' cannot be computed on a cluster: take bm25, qld, dense or hybrid, or search the "
                 "folder of the index on one machine"
             )
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name

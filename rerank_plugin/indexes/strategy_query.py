@@ -103,7 +103,7 @@ class StrategyQueries:
         if term.phrase:
             return self._in_fields(term, self._phrase)
         if term.field == ALL:
-            return self._loose(term.text)
+            return self.loose(term.text)
         together = self._in_fields(term, self._phrase)
         if " " not in term.text or (together is not None and self.searcher.count(together)):
             return together
@@ -124,7 +124,7 @@ class StrategyQueries:
     def _phrase(self, field: str, term: Term, builder: Any) -> Any | None:
         return builder.createPhraseQuery(field, self.read(term.text))
 
-    def _loose(self, text: str) -> Any | None:
+    def loose(self, text: str) -> Any | None:
         """The query of a word by its stem, in each of its spellings."""
         names = [name for name in STEMMED if name in self.fields]
         queries = [self.stems.createPhraseQuery(name, form) for form in spellings(text) for name in names]

@@ -38,6 +38,10 @@ class Headings:
                 return count, heading
         return None
 
+    def names(self, heading: str) -> list[str]:
+        """All names of a heading, itself first."""
+        return [name for row in self.base.rows_of_name(heading) for name in self.base.terms_of(row)]
+
     def below(self, heading: str) -> tuple[str, ...]:
         """The narrower headings of a heading, whatever their depth, sorted."""
         children, offsets = self._children

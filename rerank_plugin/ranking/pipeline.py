@@ -47,7 +47,8 @@ class Reading(NamedTuple):
         read_as: the strategy in PubMed's language; None for plain words.
         matches: the exact number of documents that match the strategy and the filter; None for plain words.
         notes: what was left out, or could not be answered.
-        words: the words to mark in texts, where none rank.
+        words: the words to mark in texts; empty for those that rank.
+        did_you_mean: the query with words of the index for those that no document has; None where there are none.
     """
 
     query: Query
@@ -55,6 +56,7 @@ class Reading(NamedTuple):
     matches: int | None = None
     notes: tuple[str, ...] = ()
     words: str = ""
+    did_you_mean: str | None = None
 
 
 class Ranking(NamedTuple):

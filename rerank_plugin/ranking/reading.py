@@ -16,6 +16,7 @@ from rerank_plugin.base.strategy import ALL, AND, EVERYTHING, OR, WORDS, Group, 
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
+from rerank_plugin.ranking.suggestions import suggest
 from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, Reader, is_strategy
 from rerank_plugin.text.pubmed_tags import TAGS
 from rerank_plugin.text.spelling import SPACED_NAME, spellings
@@ -24,6 +25,7 @@ PLAIN: Literal["plain"] = "plain"
 PUBMED: Literal["pubmed"] = "pubmed"
 SYNTAXES = (PLAIN, PUBMED)
 MOST_IDS = 1000
+FEW = 2  # documents: rare words may be misspelled
 _PREFIX = re.compile(r"\s*(?:pmid|pubmed id|https?://pubmed\.ncbi\.nlm\.nih\.gov/)[:\s]*(?=\d)", re.IGNORECASE)
 _DOI = re.compile(r"\s*(?:doi:\s*|https?://(?:dx\.)?doi\.org/)?(10\.\d{4,9}/\S+?)\s*", re.IGNORECASE)
 _PMC = re.compile(r"\s*(PMC\d{1,9})\s*", re.IGNORECASE)
@@ -80,16 +82,19 @@ def read(
                 "a text to rank by is for a strategy in PubMed's language, as cats AND dogs; plain words rank by "
                 "themselves"
             )
-        return Reading(query, notes=tuple(reader.notes))
+        unknown_words, meant = suggest(index, text, text)
+        return Reading(query, notes=(*reader.notes, *unknown_words), did_you_mean=meant)
     filter = replace(query.filter or Filter(()), strategy=strategy)
     matches = index.matches(filter)
     words = ranking_words(strategy) if rank_by is None else rank_by
-    notes = [*reader.notes, *matches.notes]
+    texts = " ".join(term.text for term in wanted(strategy) if term.field in WORDS and not term.truncated)
+    unknown_words, meant = suggest(index, text, texts, matches.total <= FEW)
+    notes = [*reader.notes, *unknown_words, *matches.notes]
     if matches.total > MOST_RANKED:
         ranked = "the newest" if newest_first else "the best"
         notes.append(f"{matches.total:,} documents match: {ranked} {MOST_RANKED:,} of them are listed")
     ranked_query = query._replace(text="" if newest_first else words, filter=filter)
-    return Reading(ranked_query, str(strategy), matches.total, tuple(notes), _marked(strategy))
+    return Reading(ranked_query, str(strategy), matches.total, tuple(notes), _marked(strategy), meant)
 
 
 def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:

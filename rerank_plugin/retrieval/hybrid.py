@@ -95,6 +95,7 @@ class HybridConfig:
     l2_norm: bool = setting(False, SHARED)
     max_length: int | None = setting(None, SHARED)
     encoded_queries: str = setting("", SHARED)
+    expand: str = setting("", SHARED)
     regularized: int = 300
     neighbours: int = 5
     regularization: float = 0.3
@@ -142,7 +143,7 @@ class HybridStage:
         by_adapted = _adapted(index, config) if config.encoder == ENCODER else None
         adapted = by_adapted is not None
         self.dense: DenseStage | FaissStage = by_adapted or config.dense().open(index)
-        self.words, self.weights = LuceneConfig().open(index), config.weights(adapted)
+        self.words, self.weights = LuceneConfig(expand=config.expand).open(index), config.weights(adapted)
         if self.name == HYBRID_RM3:
             self.words.configured(name=RM3)  # refused where it cannot be computed
         self.matches: VectorFeatures | None = None

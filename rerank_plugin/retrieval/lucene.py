@@ -25,6 +25,8 @@ from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import clauses, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
+from rerank_plugin.knowledge.headings import Headings
+from rerank_plugin.retrieval.expansion import MESH, Expansion, kinds_of
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class LuceneConfig:
     rm3_terms: int = setting(10, "expansion terms of RM3")
     rm3_documents: int = setting(10, "feedback documents of RM3")
     rm3_weight: float = setting(0.5, "weight of the original query in RM3")
+    expand: str = setting("", "what else words find: spellings, phrases, subjects, mesh, with commas")
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -67,6 +70,9 @@ class LuceneConfig:
             raise InputError(
                 f"invalid RM3 parameters: terms and documents from 1 to {MOST_RM3:,}, weight between 0 and 1"
             )
+
+        if kinds_of(self.expand) and self.name == RM3:
+            raise InputError(f"{RM3} takes no expansion but its own: use it with {BM25}, {QLD} or hybrid")
 
     def open(self, index: Index) -> LuceneFirstStage:
         if self.field not in (known := index.lucene_fields):
@@ -106,6 +112,7 @@ class LuceneFirstStage:
         self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
         if lucene.get("path", "lucene") == "lucene" and NORMALIZATION not in lucene:
             _warn_old_normalization(str(index.folder), index.rebuild)
+        self.expansion = self._new_expansion()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
         self._json = self._hits_writer()  # before threads start: its setup is not thread-safe in pyjnius
@@ -115,6 +122,13 @@ class LuceneFirstStage:
 
     def _open(self, index: Index) -> Any:
         return index.open_lucene()
+
+    def _new_expansion(self) -> Expansion | None:
+        kinds, field = kinds_of(self.config.expand), self.config.field
+        if not kinds:
+            return None
+        headings = Headings.of(self.index.knowledge) if MESH in kinds else None
+        return Expansion(kinds, field, lambda text: self._tokens(text).toArray(), headings)
 
     def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
@@ -139,7 +153,7 @@ class LuceneFirstStage:
             raise InputError(f"the index has no field '{config.field}'; it has {', '.join(known)}")
         configured = copy(self)
         configured.config, configured.name = config, config.name
-        configured.searcher = configured._new_searcher()
+        configured.searcher, configured.expansion = configured._new_searcher(), configured._new_expansion()
         return configured
 
     def _hits_writer(self) -> Any:
@@ -242,6 +256,8 @@ class LuceneFirstStage:
 
     def _words(self, text: str) -> Any:
         """The Lucene query of the words of a text."""
+        if self.expansion is not None:
+            return self.expansion.query(text)
         return self.generator.buildQuery(self.config.field, self.analyzer, text)
 
     def _tokens(self, text: str) -> Any:

@@ -75,6 +75,9 @@ class SearchAnswer(IndexAnswer):
     matches: int | None = Field(
         default=None, description="Exact number of documents that match what read_as says; null for plain words."
     )
+    did_you_mean: str | None = Field(
+        default=None, description="The query with words of the index for those that no document has, or null."
+    )
     reranked: bool = Field(description="False without a reranker, or if the deadline passed before scoring.")
     timings: Timings
     notes: list[str] = Field(default=[], description="Warnings about the query, to show beside the ranking.")

@@ -37,6 +37,7 @@ from rerank_plugin.service.settings import ServiceConfig
 from rerank_plugin.service.state import Service, get_service
 
 FOLDER = Path(__file__).parent
+FIRST = "/v1/{index}/search"  # in the pages of the API
 
 
 def create_app(config: ServiceConfig) -> FastAPI:
@@ -122,8 +123,12 @@ def _complete_openapi(app: FastAPI) -> None:
     bearer, key = {"type": "http", "scheme": "bearer"}, {"type": "apiKey", "in": "header", "name": "X-API-Key"}
     document["components"]["securitySchemes"] = {"Bearer": bearer, "Key": key}
     document["security"] = [{}, {"Bearer": []}, {"Key": []}]
+    # The search first, then the rest of the API of an index.
+    paths = sorted(document["paths"], key=lambda path: (path != FIRST, not path.startswith("/v1/")))
+    document["paths"] = {path: document["paths"][path] for path in paths}
     for methods in document["paths"].values():
         for method in methods.values():
+            method["summary"] = method["description"].partition("\n")[0].removesuffix(".")
             for content in method.get("requestBody", {}).get("content", {}).values():
                 document["components"]["schemas"].update(content["schema"].pop("$defs", {}))
         methods.get("get", {"responses": {}})["responses"].pop("422", None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -18,15 +19,17 @@ from pydantic import BaseModel, Field, ValidationError
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.ranking.reading import PUBMED
 from rerank_plugin.service import explain_api, rerank_api, search_api
-from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer
+from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer, SearchAnswer
 from rerank_plugin.service.collections import Snapshot
 from rerank_plugin.service.errors import RequestError, describe_invalid
 from rerank_plugin.service.explain_api import ExplainAnswer, ExplainParameters
-from rerank_plugin.service.parameters import DocumentForm, SearchParameters
+from rerank_plugin.service.parameters import FILTER_FORMS, DocumentForm, SearchParameters, SimilarParameters
 from rerank_plugin.service.rerank_api import RerankRequest
 from rerank_plugin.service.state import Service
+from rerank_plugin.service.values_api import Value, ValuesAnswer, ValuesParameters
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 INSTRUCTIONS = "Search collections of titles and abstracts with neural re-ranking. Call list_indexes first."
@@ -35,7 +38,7 @@ SHOWN_LENGTH = 300  # characters of a hit's text, by default
 
 Filters = Annotated[
     str | Annotated[list[str], Field(fail_fast=True)] | None,
-    Field(description="Like year:2015-2020 or type:Review; one or several."),
+    Field(description=f"One or several; list_indexes names the fields, list_values their values. {FILTER_FORMS}"),
 ]
 Documents = Annotated[list[str | dict[str, Any]], Field(fail_fast=True, json_schema_extra={"minItems": 1})]
 Id = Annotated[str | int, Field(description="Id of a document.")]
@@ -64,6 +67,7 @@ class ShortAnswer(BaseModel):
     total: int = Field(description="Number of candidates.")
     read_as: str | None = Field(description="How the query was read, in PubMed's language; null for plain words.")
     matches: int | None = Field(description="Exact number of documents that match it; null for plain words.")
+    did_you_mean: str | None = Field(description="The query with other words for those that no document has, or null.")
     candidates: list[ShortHit]
     notes: list[str] = Field(description="Warnings about the query.")
 
@@ -154,7 +158,7 @@ def mcp_server(service: Service) -> MCPServer:
 
     @tool("Search an index")
     async def search(
-        query: str,
+        query: str = "",
         index: str | None = None,
         hits: int = 10,
         filter: Filters = None,
@@ -171,7 +175,7 @@ def mcp_server(service: Service) -> MCPServer:
 
         A query is plain words, an id, a DOI, an author or a journal, or a strategy in PubMed's language: AND, OR, NOT,
         "phrases", word*, and tags as in aspirin[ti]. The strategy decides which documents match, and its words or
-        rank_by rank them.
+        rank_by rank them. Without a query, the documents that match the filter, the newest first.
         """
         with admitted() as snapshot:
             parameters = SearchParameters(
@@ -181,23 +185,31 @@ def mcp_server(service: Service) -> MCPServer:
                 max_doc_length=max_doc_length,
             )  # fmt: skip
             (found,) = await search_api.search(service, snapshot.index(index), parameters)
-            candidates = [
-                ShortHit(docid=hit.docid, rank=hit.rank, score=hit.score, doc=_once(hit.doc, fields))
-                for hit in found.candidates
-            ]
-            return _compact(
-                ShortAnswer(
-                    index=found.index,
-                    reranker=found.reranker,
-                    first_stage=found.first_stage,
-                    reranked=found.reranked,
-                    total=found.total,
-                    read_as=found.read_as,
-                    matches=found.matches,
-                    candidates=candidates,
-                    notes=found.notes,
-                )  # fmt: skip
+            return _compact(_short(found, fields))
+
+    @tool("Find similar documents")
+    async def similar(
+        docid: Id, index: str | None = None, hits: int = 10, fields: Fields = None, max_doc_length: int = SHOWN_LENGTH
+    ) -> Annotated[CallToolResult, ShortAnswer]:
+        """The documents most similar in meaning to a document of an encoded index (by default the first)."""
+        with admitted() as snapshot:
+            parameters = SimilarParameters(
+                docid=str(docid), hits=hits, fields=_fields(fields or SHOWN_FIELDS), max_doc_length=max_doc_length
             )
+            found = await search_api.similar_documents(service, snapshot.index(index), parameters)
+            return _compact(_short(found, fields))
+
+    @tool("List the values of a filter")
+    async def list_values(
+        field: str, index: str | None = None, begins: str = "", filter: Filters = None, limit: int = 20
+    ) -> Annotated[CallToolResult, ValuesAnswer]:
+        """The commonest values of a field to filter by, with the numbers of documents; begins: their first letters."""
+        with admitted() as snapshot:
+            asked = ValuesParameters(field=field, begins=begins, filter=_listed(filter), limit=limit)
+            within, served = Filter.parse(asked.filter) if asked.filter else None, snapshot.index(index)
+            listed = partial(served.values.values, asked.field, asked.begins, within, asked.limit)
+            values = [Value(value=value, documents=count) for value, count in await service.scheduler.in_thread(listed)]
+            return _compact(ValuesAnswer(index=served.name, field=field, values=values))
 
     @tool("Read a document")
     async def get_document(
@@ -248,6 +260,15 @@ def _compact(answer: BaseModel) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=text)], structured_content=answer.model_dump(mode="json")
     )
+
+
+def _short(found: SearchAnswer, fields: str | None) -> ShortAnswer:
+    hits = [
+        ShortHit(docid=hit.docid, rank=hit.rank, score=hit.score, doc=_once(hit.doc, fields))
+        for hit in found.candidates
+    ]
+    names = ShortAnswer.model_fields.keys() - {"candidates"}
+    return ShortAnswer(candidates=hits, **{name: getattr(found, name) for name in names})
 
 
 def _fields(names: str | None) -> str | None:

@@ -38,6 +38,12 @@ def spaced_lines(text: str) -> str:
     return "\n".join(map(spaced, text.splitlines())) if "\n" in text else spaced(text)
 
 
+FILTER_FORMS = (
+    "FIELD:VALUE. year, entered: 2015, 2015-2020, 2015-, 2015-03. journal: abbreviation, full title or initials. "
+    "author: last name, with or without initials. type: Review, RCT. language: English or its code. mesh, major (a "
+    "main topic), keyword, chemical, subheading: a value. notice: retraction in. retracted: yes or no. A field twice: "
+    "any of its values; 'AND FIELD:VALUE' requires each, 'NOT FIELD:VALUE' excludes."
+)
 QueryString = Annotated[str, AfterValidator(spaced)]
 QueryLines = Annotated[str, AfterValidator(spaced_lines)]  # a strategy may be of numbered lines
 
@@ -108,17 +114,16 @@ class SearchParameters(DocumentForm, QuerySyntax):
         min_length=1,
         fail_fast=True,
         description="May be repeated; may be left out where there is a filter.",
+        examples=[["statins and breast cancer"]],
     )
-    hits: int = Field(default=10, ge=1, le=1000)
+    hits: int = Field(default=10, ge=1, le=1000, description="Documents to return.")
     offset: int = Field(default=0, ge=0, le=100_000, description="Hits to skip: page 2 of ten hits each begins at 10.")
     reranker: str | None = Field(
         default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
     )
     first_stage: str | None = Field(default=None, description="A first stage of the index.")
     depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
-    filter: list[str] = Field(
-        default=[], max_length=MOST_FILTERS, description="Like year:2015-2020 or type:Review; may be repeated."
-    )
+    filter: list[str] = Field(default=[], max_length=MOST_FILTERS, description=f"May be repeated. {FILTER_FORMS}")
     sort: Literal["score", "date"] = Field(
         default="score",
         description="date: the newest first, of all documents that match the strategy, or have all words of the query.",
@@ -133,5 +138,5 @@ class SearchParameters(DocumentForm, QuerySyntax):
 class SimilarParameters(DocumentForm):
     """The parameters of a search for similar documents."""
 
-    docid: str
-    hits: int = Field(default=10, ge=1, le=1000)
+    docid: str = Field(description="Id of a document of the index.")
+    hits: int = Field(default=10, ge=1, le=1000, description="Documents to return.")

@@ -94,18 +94,23 @@ async def similar(request: Request, index: str, parameters: Annotated[SimilarPar
     """The documents with the stored encodings nearest to that of a document."""
     service = get_service(request)
     with service.scheduler.admitted(), service.collections.in_use() as snapshot:
-        started, served = perf_counter(), snapshot.index(index)
+        return await similar_documents(service, snapshot.index(index), parameters)
 
-        def nearest() -> list[Candidate]:
-            with field_errors("docid"):
-                served.rows([parameters.docid], "docid")
-                hits = served.searcher.similar(parameters.docid, parameters.hits)
-                return _candidates(served, hits, parameters, frozenset())
 
-        candidates = await service.scheduler.in_thread(nearest)
+async def similar_documents(service: Service, index: ServedIndex, parameters: SimilarParameters) -> SearchAnswer:
+    """The answer; a `RequestError` if there is no such document, or the index has no encodings."""
+    started = perf_counter()
+
+    def nearest() -> list[Candidate]:
+        index.rows([parameters.docid], "docid")
+        with field_errors("docid"):
+            hits = index.searcher.similar(parameters.docid, parameters.hits)
+        return _candidates(index, hits, parameters, frozenset())
+
+    candidates = await service.scheduler.in_thread(nearest)
     timings = _timings(1000 * (perf_counter() - started), None, started)
     return SearchAnswer(
-        index=served.name, query=QueryText(text=parameters.docid), candidates=candidates, reranker=NO_RERANKER,
+        index=index.name, query=QueryText(text=parameters.docid), candidates=candidates, reranker=NO_RERANKER,
         first_stage="similar", depth=parameters.hits, total=len(candidates), reranked=False, timings=timings,
     )  # fmt: skip
 
@@ -231,7 +236,7 @@ class Search:
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=self.reranker,
             first_stage=self.stage, candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,
-            read_as=self.reading.read_as, matches=self.reading.matches,
+            read_as=self.reading.read_as, matches=self.reading.matches, did_you_mean=self.reading.did_you_mean,
             timings=_timings(ranking.candidates.search_ms, ranking, self.started),
             notes=[*([] if hits.missing is None else [str(hits.missing)]), *notes], shards=_shards(hits.missing),
         )  # fmt: skip

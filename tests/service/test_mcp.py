@@ -12,7 +12,7 @@ from rerank_plugin.service.settings import ServiceConfig
 from tests.processes import environment
 from tests.service.live import serving
 
-TOOLS = ["explain", "get_document", "list_indexes", "rerank", "search"]
+TOOLS = ["explain", "get_document", "list_indexes", "list_values", "rerank", "search", "similar"]
 
 
 async def call(client, tool, **arguments):
@@ -46,6 +46,7 @@ async def use(client):
         ("search", {"query": "a", "index": "none"}, "no index 'none'"),
         ("search", {"query": "a", "hits": 0}, "hits: Input should be greater than or equal to 1"),
         ("get_document", {"docid": "none"}, "no document 'none'"),
+        ("similar", {"docid": "none"}, "no document 'none'"),
         ("rerank", {"query": "a", "documents": []}, "documents is empty"),
         ("rerank", {"query": "a", "documents": ["b", None]}, "documents.1: is null"),
         ("rerank", {"query": "a", "documents": [1] * 2000}, "documents.0: Input should be a valid string"),
@@ -103,6 +104,10 @@ def test_long_documents_are_cut(tmp_path):
             for years, count in (("year:2016", 10), (["year:2015-2016"], 10), ("year:2015", 0)):
                 filtered = await call(client, "search", query="migraine", filter=years)
                 assert len(filtered["candidates"]) == count
+            listed = await call(client, "list_values", field="journal", begins="head", filter="year:2016")
+            assert listed["values"] == [{"value": "Headache", "documents": 20}]
+            assert (await call(client, "search", filter="year:2016", hits=1))["matches"] == 20
+            assert (await call(client, "search", query="migrane"))["did_you_mean"] == "migraine"
             whole = await client.call_tool("get_document", {"docid": "3"})
             return found.content[0].text, whole.structured_content
 

@@ -1,0 +1,69 @@
+"""What else the words of a query find."""
+
+import pytest
+
+import rerank_plugin as rp
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Document, Query
+from rerank_plugin.corpora import Problems
+from rerank_plugin.indexes.building import build_index
+from rerank_plugin.knowledge.annotation import Annotator
+from rerank_plugin.knowledge.entries import Concept, Relation
+from rerank_plugin.retrieval.expansion import Expansion
+from rerank_plugin.retrieval.lucene import LuceneConfig, LuceneFirstStage
+from tests.annotated import knowledge_base
+
+DOCUMENTS = [
+    Document("anaemia", "Anaemia", "in the young"), Document("anemia", "Anemia anemia", "of the old"),
+    Document("il6", "IL-6 and IL-8", "il il, in 17 women"), Document("il17", "IL-17 in a long title of psoriasis", ""),
+    Document("heading", "A trial", "", {"mesh": ["Aspirin"]}), Document("aspirin", "Aspirin", ""),
+    Document("infarction", "Myocardial infarction", ""), Document("attack", "Heart attack", "attack of the heart"),
+]  # fmt: skip
+CONCEPTS = [Concept("D3", "Myocardial Infarction", ("Heart Attack",)), Concept("D1", "Heart Diseases")]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("expansion")
+    base = knowledge_base(folder / "kb", CONCEPTS, [Relation("D3", "parent", "D1")])
+    build_index(DOCUMENTS, folder / "index", "tests", Problems(), threads=1, annotator=Annotator(base, threads=1))
+    return rp.Index(folder / "index")
+
+
+def found(index, text, expand):
+    candidates = LuceneConfig(expand=expand).open(index).search(Query("q", text), 10)
+    return index.forward.ids.take(candidates.rows)
+
+
+@pytest.mark.parametrize(
+    "text, expand, without, expanded",
+    [
+        ("anemia", "spellings", ["anemia"], ["anemia", "anaemia"]),
+        ("IL17", "spellings", [], ["il17"]),
+        ("IL-17", "phrases", ["il6", "il17"], ["il17", "il6"]),
+        ("aspirin", "subjects", ["aspirin"], ["aspirin", "heading"]),
+        ("heart attack?", "mesh", ["attack"], ["attack", "infarction"]),
+        ("the", "spellings, phrases,subjects,mesh", [], []),
+    ],
+)
+def test_what_is_found(index, text, expand, without, expanded):
+    assert found(index, text, "") == without and found(index, text, expand) == expanded
+
+
+@pytest.mark.parametrize("text", ["anemia IL-6 anemia", "the heart of il", ""])
+def test_without_expansion_it_is_the_bag_of_words(index, text):
+    stage = LuceneConfig().open(index)
+    assert isinstance(stage, LuceneFirstStage)
+    numbers, scores = stage._hits(stage._words(text), 10)
+    stage.expansion = Expansion(frozenset(), "contents", lambda word: stage._tokens(word).toArray(), None)
+    again, other_scores = stage._hits(stage._words(text), 10)
+    assert numbers.tolist() == again.tolist() and scores.tolist() == pytest.approx(other_scores.tolist())
+
+
+def test_what_cannot_be_expanded(index, index_folder):
+    with pytest.raises(InputError, match="unknown kind of expansion 'spelling': did you mean 'spellings'"):
+        LuceneConfig(expand="spelling")
+    with pytest.raises(InputError, match=r"bm25\+rm3 takes no expansion but its own"):
+        LuceneConfig("bm25+rm3", expand="mesh")
+    with pytest.raises(InputError, match="needs an index with MeSH"):
+        LuceneConfig(expand="mesh").open(rp.Index(index_folder))
