@@ -5,9 +5,9 @@
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own
-# make campaign  kills, limits, damages and attacks for MINUTES, going on where the last one stopped; its report is docs/campaign.md
+# make campaign  kills, limits, damages and attacks for MINUTES, going on where the last one stopped; its report is experiments/results/campaign.md
 # make mutants  plants the faults of tests/mutants.txt, and reports those that no test sees: an hour
-# make gpu      tests and times of a GPU, written as docs/gpu.md; PYTHON is one with torch for it
+# make gpu      tests and times of a GPU, written as experiments/results/gpu.md; PYTHON is one with torch for it
 # make docs     the pages as a site, in build/site; python -m http.server --directory build/site shows it
 # make wheel    the source distribution and the wheel, in dist/
 PYTHON ?= python3
@@ -92,7 +92,7 @@ mutants: install
 
 # Without an environment of its own: torch for the GPU takes gigabytes, and is there. GPU_OPTIONS are those of the command.
 gpu:
-	PYTHONPATH=. $(PYTHON) -m experiments.gpu --output docs/gpu.md --overwrite $(GPU_OPTIONS)
+	PYTHONPATH=. $(PYTHON) -m experiments.gpu --output experiments/results/gpu.md --overwrite $(GPU_OPTIONS)
 
 # Nothing of the package runs for it: the reference is read from the sources.
 docs: $(VENV)/.docs

@@ -1,6 +1,6 @@
-"""KTRel trained on a collection's own judgments, starting from the bundled encoder: the page docs/results/distilled.md.
+"""KTRel trained on a collection's own judgments, starting from the bundled encoder: experiments/results/distilled.md.
 
-    python -m experiments.distilled --data data/nfcorpus --work runs/distilled --output docs/results/distilled.md
+    python -m experiments.distilled --data data/nfcorpus --work runs/distilled --output experiments/results/distilled.md
 
 All settings are chosen on the validation queries; the test queries are searched once, with the chosen settings.
 """

@@ -1,4 +1,4 @@
-"""How often a few judged queries show the difference of many: the table of docs/try-it.md.
+"""How often a few judged queries show the difference of many: the table of docs/cookbook.md.
 
 python -m experiments.few_queries --qrels data/nfcorpus:test --baseline runs/bm25.run runs/delta.run runs/hybrid.run
 """

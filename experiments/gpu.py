@@ -1,4 +1,4 @@
-"""``python -m experiments.gpu``: tests and times of a GPU, written as the page docs/gpu.md (``make gpu``).
+"""``python -m experiments.gpu``: tests and times of a GPU, written as experiments/results/gpu.md (``make gpu``).
 
 It needs torch, numpy, numba, safetensors and pytest, and neither Java nor the network: collections are generated from a
 seed. ``--index``, ``--queries`` and ``--run`` add rows of real texts, whose candidates the run names.

@@ -46,7 +46,7 @@ INTRODUCTION = """\
 What each model gains over BM25, and what it costs. No judgment of NFCorpus or BioASQ was trained on, but weights,
 features and settings of the bundled models and of the hybrids were chosen on the judged dev queries of both: expect
 less on other collections. The model cards of [the encoder](ktrel.md) and of [Delta](delta.md) describe their training;
-[Is it worth it?](../try-it.md) shows how to decide with thirty judged queries of your own."""
+[Is it worth it?](../cookbook.md#is-it-worth-it) shows how to decide with thirty judged queries of your own."""
 GOOD_FOR = """\
 ## What they are good for
 
@@ -65,12 +65,7 @@ as genes. Models of word pieces, as MiniLM and cross-encoders, give no such note
 test queries of NFCorpus (each one word that no document has), 2 of the 670 of BioASQ with the bundled `ktrel`, and
 none of the 500 of PubMedQA. Of medical questions in German, French and Spanish, 27 of 30 get it that the rule was not
 made on, and 54 of 60 that it was made on (`tests/data/foreign_questions.tsv`, counted by
-`tests/ranking/test_notes.py`). A search prints the number:
-
-```sh
-python -m rerank_plugin.search --index indexes/nfcorpus --queries data/nfcorpus:test --reranker delta \\
-    --output runs/noted.run
-```"""
+`tests/ranking/test_notes.py`). A search prints the number."""
 READING = """\
 nDCG@10 and AP of the test queries; first stages at depth 1,000, rerankers over the best 500. `+` higher, `-` lower, `=`
 no significant difference of nDCG@10 to BM25: two-tailed paired t-test, p < 0.05 after Bonferroni correction for the
@@ -188,7 +183,7 @@ def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str
         measures = [(f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}") for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap)]
         table.append([row.name, f"{np.mean(row.milliseconds):.1f}", *(cell for pair in measures for cell in pair)])
     table.append(["500 documents through MiniLM", f"{1000 * candidates:,.0f}", *[""] * (2 * len(COLLECTIONS))])
-    made = f"Made by\n\n```sh\n{command}\n```\n\non {machine.cpu_model()}, {available_threads()} threads."
+    made = f"Made by `{command}` on {machine.cpu_model()}, {available_threads()} threads."
     image = f"![Mean nDCG@10 against milliseconds a query]({picture.name})"
     tests = markdown(against_each_other(rows)).strip()
     gains = ["## What they gain", image, markdown(table).strip(), READING, AGAINST, tests, made]
@@ -233,7 +228,7 @@ def _name_points(axis, points: list[tuple[str, float, float]]) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.models", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the three collections (docs/data.md)")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the collections (experiments/README.md)")
     parser.add_argument("--work", type=Path, required=True, help="folder that keeps indexes and vectors")
     parser.add_argument("--output", type=Path, required=True, help="page to write, with its plot beside it")
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Documentation: commands parse, the first pages and the examples run, and links resolve.
+"""Documentation: the commands of a user's pages run, those of other pages parse, and links resolve.
 
 The shell blocks of a page run as one script in which ``python`` only logs its arguments, so that variables and loops
 are expanded as for a reader. Then the command's own parser parses each logged command line.
@@ -14,10 +14,12 @@ import pytest
 
 import rerank_plugin as rp
 from tests.conftest import pyserini_searcher
+from tests.pages import Reader
 from tests.processes import ROOT, Commands, run
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+RESULTS = [path for name in ("README.md", "results/*.md") for path in sorted((ROOT / "experiments").glob(name))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")), *RESULTS]
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 # Around the commands of a page: programs that would download, install or change something do nothing.
@@ -35,7 +37,10 @@ PARTS = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A file of an example: its path, what is remarked on it, and its text.
 EXAMPLE_FILE = re.compile(r"^`([\w./-]+)`[^`]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-FIRST_PAGES = ("first-steps.md", "try-it.md")
+# Pages whose commands only parse: they need collections or machines that the tests lack, or another test runs them.
+PARSED = {*RESULTS, ROOT / "CONTRIBUTING.md"}
+PARSED |= {DOCS / f"{name}.md" for name in ("searching", "indexing", "cluster", "faiss", "service")}
+FOLLOWED = [page for page in (*PAGES, ROOT / "examples" / "first_look.ipynb") if page not in PARSED]
 
 
 def blocks(page, kind):
@@ -74,7 +79,7 @@ def parse(arguments, monkeypatch):
     importlib.import_module(name).main(arguments[2:])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", sorted(PARSED), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_parses(page, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(ROOT))
     for arguments in command_lines(page, tmp_path):
@@ -99,30 +104,34 @@ def test_an_invalid_command_does_not_parse(tmp_path, monkeypatch):
         parse(lines[0], monkeypatch)
 
 
-def test_the_first_pages_run(tmp_path):
-    """The commands of the README, of the first steps (with one epoch of training) and of the trial, in this order."""
-    pages = {page: command_lines(page, tmp_path) for page in (ROOT / "README.md", *map(DOCS.joinpath, FIRST_PAGES))}
-    outputs = {page: [] for page in pages}
-    with Commands(tmp_path) as process:
-        for page, lines in pages.items():
-            for _, module, *arguments in lines:
-                if "--epochs" in arguments:
-                    arguments[arguments.index("--epochs") + 1] = "1"
-                if module.startswith("rerank_plugin."):
-                    outputs[page].append(process.run(module.removeprefix("rerank_plugin."), *arguments))
-    readme, steps, trial = outputs.values()
-    assert "Aspirin after a heart attack" in readme[-1]  # found by its vector: it shares no word with the query
-    assert "runs/steps-delta.run" in steps[-2] and "runs/try-hybrid.run" in trial[-1]
-    assert "wmd-title-top20" in steps[-1].split()
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    return Reader(tmp_path_factory.mktemp("pages"), without=() if pyserini_searcher() else ("from pyserini",))
 
 
-def test_the_examples_of_the_library_run(tmp_path):
-    """The examples of its page, and then those of other pages, on the index that its page builds."""
-    pages = [DOCS / "api.md", ROOT / "README.md", DOCS / "explaining.md"]
-    examples = [code for page in pages for code in blocks(page, "python")]
-    examples = [code for code in examples if "from pyserini" not in code or pyserini_searcher()]
-    setup = 'import os; os.environ.pop("OPENAI_API_KEY", None)'  # the tests set one, and readers have none
-    assert len(run("-", text="\n".join([setup, *examples]), folder=tmp_path).splitlines()) > 10
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_page_runs_and_prints_what_it_shows(page, reader):
+    reader.follow(page)
+
+
+@pytest.mark.parametrize(
+    "page, fault",
+    [
+        ("```sh\necho 0.50 a\n```\n\n```text\n0.51 ...\n```\n", None),
+        ("```sh\necho 0.50\n```\n\n```text\n0.55\n```\n", "0.55"),
+        ("```sh\nrerank-plugin search --hits 3 | cat\n```\n", "--hits"),
+        ("```sh\nx=1\n```\n```python\nprint(y)\n```\n", "name 'y'"),
+        ("```sh\npip install '.[all,nothing]'\n```\n", "nothing"),
+    ],
+)
+def test_a_page_that_fails_is_seen(page, fault, tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(page)
+    if fault is None:
+        Reader(tmp_path).follow(path)
+    else:
+        with pytest.raises(AssertionError, match=fault):
+            Reader(tmp_path).follow(path)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``python -m tests.campaign``: kills, limits, damages, attacks for some minutes, and their report, docs/campaign.md.
+"""``python -m tests.campaign``: kills, limits, damages and attacks, reported in experiments/results/campaign.md.
 
 Each case is drawn from the seed and its number, and its outcome is a line of ``results.jsonl`` in the folder: a
 campaign that was interrupted, or is given more minutes, goes on with the next case. Other seeds try other cases.
@@ -22,7 +22,7 @@ from tests.campaign.damages import TARGETS
 from tests.campaign.hostile import ATTACKS, MOST_MEMORY, SECONDS
 from tests.processes import ROOT
 
-PAGE = ROOT / "docs" / "campaign.md"
+PAGE = ROOT / "experiments" / "results" / "campaign.md"
 SHARES = {"kill": 0.45, "damage": 0.35, "limit": 0.1, "search": 0.05, "attack": 0.05}  # of the time
 SUBJECTS = {"kill": COMMANDS, "damage": TARGETS, "limit": COMMANDS, "search": WHILE_SEARCHED, "attack": ATTACKS}
 
