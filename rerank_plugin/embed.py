@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -185,7 +184,7 @@ def _write(options: Namespace, vectors: WordVectors, changes: dict[str, Any]) ->
     """Write converted word vectors, with the original settings and the changes."""
     from rerank_plugin.text import word_vectors
 
-    settings = json.loads((options.words / word_vectors.SETTINGS_FILE).read_text(encoding="utf-8"))
+    settings = word_vectors.WORD_VECTORS.read(options.words)
     kept = {name: value for name, value in settings.items() if name not in ("tokenizer", "words", "dimension")}
     word_vectors.save(vectors, options.output, {**kept, **changes}, options.overwrite)
 

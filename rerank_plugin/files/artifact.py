@@ -21,8 +21,9 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, NamedTuple, get_args, get_origin
 
 import numpy as np
@@ -120,14 +121,20 @@ class Artifact(FolderKind):
         """Write the description of a folder whose files are written; returns it.
 
         Args:
-            description: JSON values; the version, the files and the checksum are added.
+            description: JSON values; version, files and checksum are added or replaced.
         """
         version = {} if self.version is None else {VERSION: self.version}
-        files = {name: self._describe(folder / name) for name in self._found(folder)}
-        written = sealed({**version, **description, FILES: files}, self.seal_entry)
+        written = sealed({**description, **version, FILES: self.describe(folder)}, self.seal_entry)
         text = json.dumps(written, indent=1, ensure_ascii=False)
         (folder / self.description).write_text(text, encoding="utf-8")
         return written
+
+    def describe(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Size and checksum of each file of a folder that its description lists."""
+        return {name: self._describe(folder / name) for name in self.found(folder)}
+
+    def _describe(self, path: Path) -> dict[str, Any]:
+        return describe_file(path) | (describe_parts(path, path.stat().st_size) if self.sampled else {})
 
     def read(self, folder: str | Path, again: str = "") -> dict[str, Any]:
         """The description of a folder, whose files are not looked at.
@@ -137,15 +144,10 @@ class Artifact(FolderKind):
         """
         folder, again = restore_interrupted(folder), again or self.again
         path = folder / self.description
-        try:
-            description = json.loads(regular(path).read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+        if not path.exists():
             there = f"it holds no {self.description}" if folder.is_dir() else "there is no such folder"
-            raise InputError(f"{folder} is not {self.name}: {there}; {again}") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{path} cannot be read ({damage(error)}); {again}") from None
-        if not isinstance(description, dict):
-            raise InputError(f"{path} does not describe {self.name}: it holds no object; {again}")
+            raise InputError(f"{folder} is not {self.name}: {there}; {again}")
+        description = read_object(path, again)
         self._check_entries(path, description, again)
         return description
 
@@ -155,19 +157,17 @@ class Artifact(FolderKind):
             raise InputError(
                 f"{path.parent} is {self.name} of format {found}, this program reads {self.version}; {again}"
             )
+        if self.seal_entry in description and not is_sound(description, self.seal_entry):
+            or_use = f", or take out its entry {self.seal_entry!r} to use it as it is" if self.editable else ""
+            raise InputError(f"{path} was changed since it was written: {again}{or_use}")
         required = {**self.keys, **({} if self.editable else {FILES: dict[str, dict[str, Any]]})}
-        if lacking := [name for name in required if name not in description]:
-            raise InputError(f"{path} lacks {' and '.join(lacking)}; {again}")
+        check_entries(path, description, dict.fromkeys(required, Any), again)
         if self.seal_entry not in description:
             if not self.editable:
                 raise InputError(f"{path} has no checksum; {again}")
-            log.warning("%s has no checksum: what it says is not checked", path)
-        if not is_sound(description, self.seal_entry):
-            or_use = f", or take out its entry {self.seal_entry!r} to use it as it is" if self.editable else ""
-            raise InputError(f"{path} was changed since it was written: {again}{or_use}")
-        for name, hint in {FILES: dict[str, dict[str, Any]], **self.optional, **required}.items():
-            if name in description and not has_type(description[name], hint):
-                raise InputError(f"{path}: {name} is {_short(description[name])}, expected {type_name(hint)}; {again}")
+            _warn_unsealed(str(path))
+        typed = {FILES: dict[str, dict[str, Any]], **self.optional, **required}
+        check_entries(path, description, {name: typed[name] for name in typed if name in description}, again)
         for name, file in description.get(FILES, {}).items():
             if not (has_type(file.get(SIZE), int) and has_type(file.get(CHECKSUM), str)):
                 raise InputError(f"{path} has no size or checksum of {name}; {again}")
@@ -221,7 +221,7 @@ class Artifact(FolderKind):
                     if length is None:
                         known[term[0]] = found - _added(term)
             paths = [folder / f"{name}.npy" for name in arrays]
-            if not passed(paths, lambda: self._fit(arrays, known), repr(self.arrays), known):
+            if paths and not passed(paths, lambda: self._fit(arrays, known), repr(self.arrays), known):
                 raise ValueError("its arrays do not fit together")
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{folder} cannot be read ({damage(error)}); {again}") from None
@@ -238,7 +238,7 @@ class Artifact(FolderKind):
             InputError: as :meth:`open`; or a file is not listed.
         """
         files = self.open(folder, again, None, **sizes).description.get(FILES, {})
-        for name in sorted({*files, *self._found(folder)}):
+        for name in sorted({*files, *self.found(folder, foreign=True)}):
             if name not in files:
                 wrong = f"is not listed in {self.description}: {again or self.again}, or remove it"
             elif describe_file(folder / name)[CHECKSUM] != files[name][CHECKSUM]:
@@ -248,16 +248,17 @@ class Artifact(FolderKind):
             raise InputError(f"{folder / name} {wrong}")
         return len(files) + 1
 
-    def _describe(self, path: Path) -> dict[str, Any]:
-        return describe_file(path) | (describe_parts(path, path.stat().st_size) if self.sampled else {})
-
     def _needed(self) -> set[str]:
         """The names of the files that the program opens."""
         tables = (f"{name}.{part}.npy" for name in self.strings for part in ("bytes", "offsets"))
         return {*(name for name in self.files if "*" not in name), *(f"{name}.npy" for name in self.arrays), *tables}
 
-    def _found(self, folder: Path) -> list[str]:
-        """The files of a folder that its description lists."""
+    def found(self, folder: Path, foreign: bool = False) -> list[str]:
+        """The files that a folder has, apart from temporary ones and those with checksums elsewhere, by name.
+
+        Args:
+            foreign: with files that this kind of folder does not have.
+        """
         names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
         return [
             name
@@ -265,7 +266,42 @@ class Artifact(FolderKind):
             if name != self.description
             and not any(map(TEMPORARY.fullmatch, name.split("/")))
             and not any(matches(name, pattern) for pattern in self.apart)
+            and (foreign or any(matches(name, pattern) for pattern in self.patterns))
         ]
+
+
+@cache
+def _warn_unsealed(path: str) -> None:
+    log.warning("%s has no checksum: changes of it are not noticed", path)
+
+
+def read_object(path: Path, again: str, keys: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Args:
+        again: what to do about a file that cannot be read, the end of messages.
+        keys: entries that it has, with type hints.
+
+    Raises:
+        InputError: the file is not regular or cannot be read, or holds another value, or an entry is of another type.
+    """
+    try:
+        found = json.loads(regular(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read ({damage(error)}); {again}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} cannot be read (it holds {_short(found)}, expected an object); {again}")
+    check_entries(path, found, keys, again)
+    return found
+
+
+def check_entries(path: Path, found: Mapping[str, Any], keys: Mapping[str, Any], again: str) -> None:
+    """Check that an object has entries, with type hints; an `InputError` names the first that it lacks."""
+    if lacking := [name for name in keys if name not in found]:
+        raise InputError(f"{path} lacks {' and '.join(lacking)}; {again}")
+    for name, hint in keys.items():
+        if not has_type(found[name], hint):
+            raise InputError(f"{path}: {name} is {_short(found[name])}, expected {type_name(hint)}; {again}")
 
 
 def _added(term: str) -> int:

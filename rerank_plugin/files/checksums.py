@@ -115,25 +115,6 @@ def fault(path: Path, described: Mapping[str, Any], grows: bool = False, whole: 
     return None if passed([path], is_same, dict(described), whole) else "has changed"
 
 
-def described_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The descriptions of files of a folder, by name."""
-    return {name: describe_file(folder / name) for name in names}
-
-
-def check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], again: str) -> None:
-    """Compare all bytes of the files of a folder with their descriptions.
-
-    Raises:
-        InputError: names the first file that differs.
-    """
-    for name, described in files.items():
-        if (wrong := fault(folder / name, described, whole=True)) is not None:
-            raise InputError(
-                f"{folder / name} {wrong}, expected {described['bytes']} bytes as they were written: it is damaged, or "
-                f"not copied completely; {again}"
-            )
-
-
 def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any) -> bool:
     """Whether files pass a check, which is called unless they have passed it before.
 

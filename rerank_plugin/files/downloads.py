@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
+from rerank_plugin.files.regular_files import regular
 
 SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".bin")
 MOST_FILES = 1000  # of a folder that are looked at
@@ -22,9 +23,9 @@ def check_downloaded(folder: Path) -> None:
     try:
         files = (path for path in chain(folder.glob("*"), folder.glob("*/*")) if path.suffix in SUFFIXES)
         for path in sorted(islice(files, MOST_FILES)):
-            if not path.is_file():
+            if path.is_dir():
                 continue
-            with path.open("rb") as file:
+            with regular(path).open("rb") as file:
                 start = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().lower()
             if start.startswith(POINTER):
                 raise InputError(f"{path} is a pointer of git-lfs, not the file: run git lfs pull in {folder}")

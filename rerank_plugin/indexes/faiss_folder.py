@@ -22,6 +22,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
+from rerank_plugin.files.artifact import Artifact
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.text_files import byte_lines
 from rerank_plugin.indexes.faiss_gpu import MOST, Place, placed, reason
@@ -29,6 +30,15 @@ from rerank_plugin.indexes.faiss_gpu import MOST, Place, placed, reason
 log = logging.getLogger(__name__)
 
 INDEX, IDS = "index", "docid"  # the files, as Pyserini names them
+EXPORT = Artifact(  # one that this package wrote
+    "an exported Faiss index",
+    "export.json",
+    {"query_encoder": str, "factory": str},
+    (INDEX, IDS),
+    editable=True,
+    sampled=True,
+    again="copy it completely, or export it again with: rerank-plugin index --export-faiss ENCODER --overwrite",
+)
 # What a file begins with, and the kind of index. Each may be the part of another: IVF, HNSW and refinement have one.
 KINDS = {
     b"IxFI": "Flat",
@@ -132,12 +142,15 @@ class FaissFolder:
 
     Attributes:
         ids: external ids by position. index: of Faiss. searched: its copy on the GPUs, or the same.
+        query_encoder: the encoder of queries that an export has recorded; empty for other folders.
     """
 
     def __init__(self, folder: str | Path, place: Place = Place(), nprobe: int | None = None):
         require("faiss", "a Faiss index")
-        self.folder = Path(folder)
+        self.folder, self.query_encoder = Path(folder), ""
         path = self.folder / INDEX
+        if (self.folder / EXPORT.description).exists():
+            self.query_encoder = str(EXPORT.open(self.folder).description["query_encoder"])
         self.header = read_header(path)
         self.ids = read_ids(self.folder / IDS, self.header.documents)
         check(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -13,11 +12,10 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, save_array
-from rerank_plugin.files.checksums import describe_file
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.files.string_table import StringTableWriter, hash_strings
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
-from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, FORMAT_VERSION, KNOWLEDGE_BASE, content_checksum, fold
+from rerank_plugin.knowledge.knowledge_base import KNOWLEDGE_BASE, content_checksum, fold
 
 BATCH = 10_000  # concepts or relations to write at once
 T = TypeVar("T")
@@ -58,9 +56,7 @@ def compile_knowledge(
             raise InputError(f"{spec}: no concept to compile" + (" with the types to keep" if kept_types else ""))
         relations = _batches(progress(source.relations, "relations"))
         relation_names, relation_count, relations_left_out = _write_relations(relations, rows, writing)
-        files = {path.name: describe_file(path) for path in sorted(writing.iterdir())}
         description = {
-            "format_version": FORMAT_VERSION,
             "created_by": f"rerank_plugin {__version__}",
             "source": spec,
             "format": source.format,
@@ -73,11 +69,9 @@ def compile_knowledge(
             "relations_left_out": relations_left_out,
             "relation_names": relation_names,
             "type_names": type_names,
-            "files": files,
         }
-        description["checksum"] = content_checksum(description)
-        (writing / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
-    return description
+        checksum = content_checksum({**description, "files": KNOWLEDGE_BASE.describe(writing)})
+        return KNOWLEDGE_BASE.seal(writing, {**description, "checksum": checksum})
 
 
 def _write_concepts(

@@ -6,7 +6,6 @@ float32 [R, D]) and concepts.json (settings, the checksum of the knowledge base,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,15 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
-from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
-from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted
+from rerank_plugin.files.artifact import Artifact
+from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.text.vocabulary import read_lines
 from rerank_plugin.text.word_vectors import matrix_of, read_tensors
 
-IDS_FILE, VECTORS_FILE, SETTINGS_FILE = "concepts.txt", "concepts.safetensors", "concepts.json"
-CONCEPT_VECTORS = FolderKind(
-    "a folder of concept vectors", SETTINGS_FILE, ("concepts", "dimension"), (IDS_FILE, VECTORS_FILE)
+IDS_FILE, VECTORS_FILE = "concepts.txt", "concepts.safetensors"
+CONCEPT_VECTORS = Artifact(
+    "a folder of concept vectors",
+    "concepts.json",
+    {"concepts": int, "dimension": int},
+    (IDS_FILE, VECTORS_FILE),
+    editable=True,
+    again="copy it again, or train them with: rerank-plugin embed concepts --knowledge KB --output C",
 )
 
 
@@ -47,9 +50,7 @@ def save_concept_vectors(
             {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()},
             writing / VECTORS_FILE,
         )
-        settings = sealed({**settings, "files": described_files(writing, (IDS_FILE, VECTORS_FILE))}, SEAL)
-        text = json.dumps(settings, indent=1, ensure_ascii=False)
-        (writing / SETTINGS_FILE).write_text(text, encoding="utf-8")
+        CONCEPT_VECTORS.seal(writing, settings)
 
 
 def load_concept_vectors(folder: str | Path) -> ConceptVectors:
@@ -58,19 +59,10 @@ def load_concept_vectors(folder: str | Path) -> ConceptVectors:
     Raises:
         InputError: a file is missing or damaged, or the numbers of ids and of vectors differ.
     """
-    folder = restore_interrupted(folder)
+    folder = CONCEPT_VECTORS.open(folder).folder
     path = folder / VECTORS_FILE
-    try:
-        described = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
-        check_description(folder / SETTINGS_FILE, described, "copy the folder again", SEAL)
-        check_files(folder, described.get("files", {}), "copy the folder again")
-        ids, tensors = read_lines(folder / IDS_FILE), read_tensors(path)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{folder} cannot be read as concept vectors ({damage(error)}); train them with: "
-            f"rerank-plugin embed concepts --knowledge KB --output {folder}"
-        ) from None
-    matrix = matrix_of(tensors, "vectors", path, IDS_FILE, len(ids))
+    ids = read_lines(folder / IDS_FILE)
+    matrix = matrix_of(read_tensors(path), "vectors", path, IDS_FILE, len(ids))
     if len(set(ids)) != len(ids):
         raise InputError(f"{folder / IDS_FILE} names a concept twice; train the vectors again")
     return ConceptVectors(ids, matrix)

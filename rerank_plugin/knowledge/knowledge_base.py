@@ -14,24 +14,37 @@ The folder holds, for C concepts, T terms and E relations:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
-from rerank_plugin.files.arrays import are_below, are_offsets, are_sorted, open_array
-from rerank_plugin.files.checksums import check_files, passed
-from rerank_plugin.files.outputs import FolderKind, restore_interrupted
-from rerank_plugin.files.string_table import StringTable, hash_strings
+from rerank_plugin.files.artifact import Array, Artifact
+from rerank_plugin.files.string_table import hash_strings
 
-FORMAT_VERSION = 1
-DESCRIPTION = "knowledge.json"
-KNOWLEDGE_BASE = FolderKind(
-    "a compiled knowledge base", DESCRIPTION, ("checksum", "files"), ("annotation/*",), listed="files"
+KNOWLEDGE_BASE = Artifact(
+    "a compiled knowledge base",
+    "knowledge.json",
+    {"checksum": str, "files": dict[str, dict[str, Any]], "relation_names": list[str], "type_names": list[str]},
+    ("annotation/*",),
+    arrays={
+        "term_offsets": Array(np.uint64, "C+1", offsets="T"),
+        "types": Array(np.uint16, "Y", below="N"),
+        "type_offsets": Array(np.uint64, "C+1", offsets="Y"),
+        "heads": Array(np.int32, "E", below="C"),
+        "relations": Array(np.int32, "E", below="M"),
+        "tails": Array(np.int32, "E", below="C"),
+        "folded.hashes": Array(np.uint64, "T", increasing=True),
+        "folded.rows": Array(np.uint32, "T", below="T"),
+    },
+    strings={"ids": "C", "names": "C", "terms": "T"},
+    sizes={"N": "type_names", "M": "relation_names"},
+    version=2,
+    apart=("annotation/*",),
+    again="compile it with: rerank-plugin knowledge compile --source S --output KB",
 )
-REQUIRED = {"files": dict, "relation_names": list, "type_names": list, "checksum": str}
 
 
 class KnowledgeBase:
@@ -42,46 +55,18 @@ class KnowledgeBase:
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = restore_interrupted(folder)
-        self.description = _description(self.folder)
+        self.folder = Path(folder)
+        opened = KNOWLEDGE_BASE.open(folder)
+        self.description, arrays = opened.description, opened.arrays
         self.checksum: str = self.description["checksum"]
         self.relation_names: list[str] = self.description["relation_names"]
         self.type_names: list[str] = self.description["type_names"]
-        opened = []
-
-        def array(name: str, dtype: type[np.generic], length: int | None = None) -> np.ndarray:
-            opened.append(self.folder / f"{name}.npy")
-            return open_array(opened[-1], dtype=dtype, shape=(length,))
-
-        try:
-            self.ids = StringTable(self.folder, "ids")
-            concepts = len(self.ids)
-            self.names = StringTable(self.folder, "names", rows=concepts)
-            self.terms = StringTable(self.folder, "terms")
-            self.term_offsets = array("term_offsets", np.uint64, concepts + 1)
-            self.types, self.type_offsets = array("types", np.uint16), array("type_offsets", np.uint64, concepts + 1)
-            self.heads = array("heads", np.int32)  # [E]
-            self.relations, self.tails = (array(name, np.int32, len(self.heads)) for name in ("relations", "tails"))
-            self._hashes = array("folded.hashes", np.uint64, len(self.terms))
-            self._hashed_terms = array("folded.rows", np.uint32, len(self.terms))
-            if not passed(opened, self._is_sound, len(self.type_names), len(self.relation_names)):
-                raise ValueError("its arrays do not fit together")
-        except (OSError, ValueError) as error:
-            problem = f"{self.folder} cannot be read ({damage(error)})"
-            raise InputError(f"{problem}; compile the knowledge base again") from None
-
-    def _is_sound(self) -> bool:
-        """Whether all concepts, terms, types and relations in the arrays exist."""
-        return (
-            are_offsets(self.term_offsets, len(self.terms))
-            and are_offsets(self.type_offsets, len(self.types))
-            and are_below(self.types, len(self.type_names))
-            and are_below(self.heads, len(self))
-            and are_below(self.tails, len(self))
-            and are_below(self.relations, len(self.relation_names))
-            and are_sorted(self._hashes)
-            and are_below(self._hashed_terms, len(self.terms))
+        self.ids, self.names, self.terms = opened.strings.values()
+        self.term_offsets, self.types, self.type_offsets = (
+            arrays[name] for name in ("term_offsets", "types", "type_offsets")
         )
+        self.heads, self.relations, self.tails = (arrays[name] for name in ("heads", "relations", "tails"))  # [E]
+        self._hashes, self._hashed_terms = arrays["folded.hashes"], arrays["folded.rows"]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -114,42 +99,8 @@ def fold(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _description(folder: Path) -> dict:
-    path = folder / DESCRIPTION
-    if not folder.is_dir():
-        raise InputError(
-            f"no knowledge base at {folder}; compile it with: "
-            f"rerank-plugin knowledge compile --source S --output {folder}"
-        )
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder} has no {DESCRIPTION}: it is not a compiled knowledge base; "
-            f"compile a vocabulary with: rerank-plugin knowledge compile --source S --output KB"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({damage(error)}); compile the knowledge base again") from None
-    version = description.get("format_version") if isinstance(description, dict) else None
-    if version != FORMAT_VERSION:
-        raise InputError(
-            f"{folder} has knowledge base format {version}, this program reads {FORMAT_VERSION}; compile it again"
-        )
-    missing = [name for name, kind in REQUIRED.items() if not isinstance(description.get(name), kind)]
-    if missing:
-        raise InputError(f"{path} lacks {' and '.join(missing)}; compile the knowledge base again")
-    again = "compile the knowledge base again"
-    if description["checksum"] != content_checksum(description):
-        raise InputError(f"{path} was changed since it was written: {again}")
-    check_files(folder, description["files"], again)
-    return description
-
-
-def content_checksum(description: dict) -> str:
+def content_checksum(description: Mapping[str, Any]) -> str:
     """The checksum of what a knowledge base holds, whatever the name of its source and the version of the package."""
-    try:
-        files = {name: file["blake2b"] for name, file in description["files"].items()}
-    except (KeyError, TypeError, AttributeError):
-        return ""
+    files = {name: file["blake2b"] for name, file in description["files"].items()}
     content = [files, description["relation_names"], description["type_names"]]
     return blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()

@@ -12,27 +12,24 @@ Letters in shapes: F distinct forms, U distinct trigrams of all forms, s trigram
 
 from __future__ import annotations
 
-import json
 import logging
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.arrays import open_array, ranges, save_array
-from rerank_plugin.files.outputs import FolderKind, replacing_folder
+from rerank_plugin.base.errors import InputError, SystemFailure
+from rerank_plugin.files.arrays import ranges, save_array
+from rerank_plugin.files.artifact import Array, Artifact
+from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.knowledge import normalization
 from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 log = logging.getLogger(__name__)
 
-FOLDER, DESCRIPTION = "annotation", "annotation.json"
-ANNOTATION = FolderKind("the terms of a knowledge base", DESCRIPTION, ("knowledge", "rules"), ("*.npy",))
-FORMAT_VERSION = 2
+FOLDER = "annotation"
 GRAM, CODE_POINT_BITS = 3, 21
 BATCH = 10_000  # terms to read at once
 
@@ -58,42 +55,65 @@ class TermArrays(NamedTuple):
     first_of_size: np.ndarray  # the first form with at least each number of trigrams, int64 [largest size + 2]
 
 
+def _have_room(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether each hash table ends a search of what it does not hold."""
+    tables = (arrays[name] for name in ("form_slots", "gram_slots"))
+    return bool(len(arrays["reach"])) and all(len(table) and not table.all() for table in tables)
+
+
+ANNOTATION = Artifact(
+    "a folder of a knowledge base's terms",
+    "annotation.json",
+    {"knowledge": str, "rules": int},
+    arrays={
+        "characters": Array(np.uint32, "N"),
+        "character_offsets": Array(np.int64, "F+1", offsets="N"),
+        "concepts": Array(np.int32, "K", below="C"),
+        "concept_offsets": Array(np.int64, "F+1", offsets="K"),
+        "grams": Array(np.int32, "G", below="U"),
+        "gram_offsets": Array(np.int64, "F+1", offsets="G"),
+        "gram_keys": Array(np.uint64, "U"),
+        "form_slots": Array(np.int32, "S", below="F+1"),
+        "gram_slots": Array(np.int32, "H", below="U+1"),
+        "reach": Array(np.uint8, "W"),
+        "first_of_size": Array(np.int64, "L", below="F+1", increasing=True),
+    },
+    check=_have_room,
+    version=3,
+)
+
+
 def open_terms(knowledge: KnowledgeBase) -> TermArrays:
     """The arrays of a knowledge base, read from its folder; built and stored there if missing.
 
     If the folder is not writable, every call builds them in memory.
     """
     folder = knowledge.folder / FOLDER
-    key = {"format_version": FORMAT_VERSION, "rules": normalization.VERSION, "knowledge": knowledge.checksum}
-    arrays = _opened(folder, key)
-    if arrays is not None:
+    if (arrays := _opened(folder, knowledge)) is not None:
         return arrays
     arrays = build(_forms_of(knowledge))
     try:
         with replacing_folder(folder, ANNOTATION, overwrite=True) as writing:
             for name, array in arrays._asdict().items():
                 save_array(writing / f"{name}.npy", array)
-            description = {**key, "checksums": _checksums(arrays)}
-            (writing / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
+            ANNOTATION.seal(writing, {"rules": normalization.VERSION, "knowledge": knowledge.checksum})
     except InputError as error:
         log.warning("%s: the terms are rebuilt at every use", error)
         return arrays
-    return _opened(folder, key) or arrays
+    return _opened(folder, knowledge) or arrays
 
 
-def _opened(folder: Path, key: dict) -> TermArrays | None:
+def _opened(folder: Path, knowledge: KnowledgeBase) -> TermArrays | None:
     """The arrays on disk; None if they are missing, outdated or damaged."""
     try:
-        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        arrays = TermArrays(*(open_array(folder / f"{name}.npy") for name in TermArrays._fields))
-    except (OSError, ValueError, EOFError):
+        opened = ANNOTATION.open(folder, C=len(knowledge))
+    except SystemFailure:
+        raise
+    except InputError:
         return None
-    return arrays if description == {**key, "checksums": _checksums(arrays)} else None
-
-
-def _checksums(arrays: TermArrays) -> dict[str, int]:
-    """Checksums that detect damaged or mixed arrays, since compiled code does not check offsets."""
-    return {name: zlib.crc32(np.ascontiguousarray(array).data) for name, array in arrays._asdict().items()}
+    rules, made_of = opened.description["rules"], opened.description["knowledge"]
+    is_current = rules == normalization.VERSION and made_of == knowledge.checksum
+    return TermArrays(**opened.arrays) if is_current else None
 
 
 def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:

@@ -12,25 +12,16 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
-from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
+from rerank_plugin.files.artifact import Artifact, has_type
 from rerank_plugin.files.downloads import check_downloaded
-from rerank_plugin.files.outputs import (
-    INNER,
-    FolderKind,
-    link_or_copy,
-    replacing,
-    replacing_folder,
-    restore_interrupted,
-)
+from rerank_plugin.files.outputs import INNER, link_or_copy, replacing, replacing_folder, restore_interrupted
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.inputs.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
@@ -50,13 +41,23 @@ CONFIG_FILE: str = "config.json"
 WEIGHTS_FILE: str = "model.safetensors"
 SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 MIXED = "files of different checkpoints are mixed; copy the checkpoint again"
-AGAIN = "copy the checkpoint again, or train again"
 WORDS = (word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE, word_vectors.SETTINGS_FILE)
-CHECKPOINT: FolderKind = FolderKind(
+CHECKPOINT: Artifact = Artifact(
     "a checkpoint",
     CONFIG_FILE,
-    ("model", "config"),
+    {"model": str, "config": dict[str, Any]},
     (WEIGHTS_FILE, *WORDS, CONCEPTS_FILE, "encoder/*", STATISTICS_FILE),
+    optional={
+        "words": int,
+        "dimension": int,
+        "measures": dict[str, float | None],
+        "annotation": dict[str, Any] | None,
+        **dict.fromkeys(("training", "distillation", "adapted"), dict[str, Any]),
+    },
+    editable=True,
+    # Its own checksums are in the file of statistics, which may be replaced, and those of the words in words.json.
+    apart=(STATISTICS_FILE, word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE),
+    again="copy the checkpoint again, or train again",
 )
 
 
@@ -85,23 +86,12 @@ def build_config(config_class: type[ModelConfig], values: dict[str, Any], where:
         raise InputError(f"{where}: unknown hyper-parameters {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     for name, hint in get_type_hints(config_class).items():
-        if name in arguments and not _has_type(arguments[name], hint):
+        if name in arguments and not has_type(arguments[name], hint):
             raise InputError(f"{where}: the hyper-parameter {name} is {values[name]!r}, expected {hint}")
     try:
         return config_class(**arguments)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-
-
-def _has_type(value: object, hint: Any) -> bool:
-    """Whether a value fits the type of a configuration's field: bool, int, float, str, tuples of them, or None."""
-    if isinstance(hint, UnionType):
-        return any(_has_type(value, option) for option in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(_has_type(item, get_args(hint)[0]) for item in value)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def save_checkpoint(
@@ -151,13 +141,7 @@ def save_checkpoint(
         save_file(weights, writing / WEIGHTS_FILE)
         if statistics is not None:
             (writing / STATISTICS_FILE).write_bytes(_statistics_file(statistics, asdict(model.config)))
-        written = (path for path in sorted(writing.rglob("*")) if path.is_file())
-        names = {path.relative_to(writing).as_posix() for path in written}
-        # Its own checksums are in the file of statistics, which may be replaced, and those of the words in words.json.
-        names -= {STATISTICS_FILE, word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE}
-        described = sealed({**config, **description, "files": described_files(writing, sorted(names))}, SEAL)
-        text = json.dumps(described, indent=1, ensure_ascii=False)
-        (writing / CONFIG_FILE).write_text(text, encoding="utf-8")
+        CHECKPOINT.seal(writing, {**config, **description})
 
 
 def write_statistics(folder: Path, index: ForwardIndex, overwrite: bool = False) -> Path:
@@ -181,22 +165,8 @@ def _statistics_file(statistics: CollectionStatistics, config: dict[str, Any]) -
 
 def read_config(folder: Path) -> dict[str, Any]:
     """A checkpoint's config.json; an `InputError` if it is missing, unreadable, or names no model."""
-    path = restore_interrupted(folder) / CONFIG_FILE
-    check_downloaded(folder)
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is not a checkpoint: it holds no {CONFIG_FILE}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {damage(error)}") from None
-    if (
-        not isinstance(config, dict)
-        or not isinstance(config.get("model"), str)
-        or not isinstance(config.get("config"), dict)
-    ):
-        raise InputError(f"{path} describes no model: it needs 'model' and 'config'")
-    check_description(path, config, AGAIN, SEAL)
-    return config
+    check_downloaded(restore_interrupted(folder))
+    return CHECKPOINT.read(folder)
 
 
 def check_holds(name: str, folder: Path, described: dict[str, Any]) -> None:
@@ -231,7 +201,7 @@ def load_checkpoint(folder: Path, described: dict[str, Any] | None = None) -> tu
     """
     folder = Path(folder)
     config = described or read_config(folder)
-    check_files(folder, config.get("files", {}), AGAIN)
+    CHECKPOINT.check_files(folder, config)
     model_class, config_class = model_classes(config["model"])
     model_config = build_config(config_class, config["config"], str(folder / CONFIG_FILE))
     if model_class.has_word_vectors:
@@ -275,7 +245,7 @@ def _state(folder: Path) -> Iterator[tuple]:
 
 def _load_stored(folder: Path, described: dict[str, Any]) -> tuple[StoredModel, Vocabulary] | None:
     name, path = described["model"], folder / WEIGHTS_FILE
-    check_files(folder, described.get("files", {}), AGAIN)
+    CHECKPOINT.check_files(folder, described)
     config = build_config(class_of(name, "config"), described["config"], str(folder / CONFIG_FILE))
     if not isinstance(config, ShapedConfig):
         return None
@@ -344,10 +314,7 @@ def _concepts(folder: Path, config: dict[str, Any], model_config: ModelConfig) -
     """The argument ``concept_vocabulary`` of a checkpoint's model; empty if the model reads no concepts."""
     if not model_config.concepts:
         return {}
-    annotation = config.get("annotation")
-    if annotation is not None and not isinstance(annotation, dict):
-        raise InputError(f"{folder / CONFIG_FILE}: 'annotation' must be an object, the settings of an annotator")
-    vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, annotation)
+    vocabulary = ConceptVocabulary.load(folder / CONCEPTS_FILE, config.get("annotation"))
     if len(vocabulary) != model_config.concepts:
         raise InputError(
             f"{folder}: the model was trained with {model_config.concepts} concepts but {CONCEPTS_FILE} has "

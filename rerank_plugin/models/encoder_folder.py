@@ -6,7 +6,6 @@ downloaded, no code of a folder is run, and weights come from safetensors only: 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.base.failures import damage
+from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.downloads import check_downloaded
 
 CONFIG_FILE, WEIGHTS = "config.json", ("model.safetensors", "model.safetensors.index.json")
@@ -26,10 +26,10 @@ OFFLINE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 def is_encoder_folder(folder: Path) -> bool:
     """Whether a folder holds a transformers model; the config of a checkpoint of this package names its ``model``."""
     try:
-        config = json.loads((Path(folder) / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        config = read_object(Path(folder) / CONFIG_FILE, "")
+    except InputError:
         return False
-    return isinstance(config, dict) and "model" not in config and {"model_type", "architectures"} & set(config) != set()
+    return "model" not in config and {"model_type", "architectures"} & set(config) != set()
 
 
 def read_encoder_config(folder: Path) -> Any:

@@ -9,12 +9,14 @@ above 0.75 if the scores are symmetric. Relevance is not a probability.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.artifact import has_type, read_object
 
 RELEVANCE = "relevance"  # the map's key in config.json
 
@@ -35,10 +37,17 @@ class Relevance(NamedTuple):
 
     @classmethod
     def of_checkpoint(cls, folder: Path | None) -> Relevance:
-        """The map in a checkpoint's config; the default if there is none."""
+        """The map in a checkpoint's config; the default if there is none; an `InputError` if it cannot be read."""
         path = folder and folder / "config.json"
-        values = json.loads(path.read_text("utf-8")).get(RELEVANCE) if path and path.is_file() else None
-        return cls() if values is None else cls(**values)
+        if path is None or not path.exists():
+            return cls()
+        again = f"take out its entry {RELEVANCE!r}, or copy the checkpoint again"
+        values = read_object(path, again).get(RELEVANCE)
+        if values is None:
+            return cls()
+        if not (has_type(values, dict[str, float]) and set(values) == set(cls._fields) and values["scale"] > 0):
+            raise InputError(f"{path}: {RELEVANCE} is {values}, expected a location and a scale above 0; {again}")
+        return cls(**values)
 
     def of(self, scores: npt.ArrayLike) -> np.ndarray:
         """Relevance of scores float32 [n], float64 [n]."""

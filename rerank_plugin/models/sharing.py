@@ -13,9 +13,8 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.base.failures import damage
-from rerank_plugin.files.checksums import describe_file
-from rerank_plugin.files.outputs import FolderKind, replacing_folder, scratch_folder
+from rerank_plugin.files.artifact import Artifact
+from rerank_plugin.files.outputs import replacing_folder, scratch_folder
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, read_config
 from rerank_plugin.models.hub import hub_folder, one_line_hub_errors
@@ -23,7 +22,15 @@ from rerank_plugin.text import word_vectors
 
 CARD_FILE, CHECKSUMS_FILE = "README.md", "checksums.json"
 FILES = (CONFIG_FILE, *CHECKPOINT.files)
-SHARED = FolderKind("a shared checkpoint", CHECKSUMS_FILE, ("files",), (*FILES, CARD_FILE))
+SHARED = Artifact(
+    "a shared checkpoint",
+    CHECKSUMS_FILE,
+    {"files": dict[str, dict[str, Any]]},
+    (*FILES, CARD_FILE),
+    editable=True,
+    apart=(CARD_FILE,),
+    again="get the checkpoint again",
+)
 
 
 def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool = False) -> None:
@@ -36,6 +43,7 @@ def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool
         InputError: the folder is not a checkpoint, or the output exists and must not be replaced.
     """
     config = read_config(checkpoint)
+    CHECKPOINT.check_files(checkpoint, config)
     with replacing_folder(folder, SHARED, overwrite) as writing:
         for file in _files(checkpoint):
             (writing / file).parent.mkdir(exist_ok=True)
@@ -45,9 +53,9 @@ def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool
         ) != checkpoint:  # bundled models share the words of one of them
             for file in WORDS:
                 shutil.copyfile(words / file, writing / file)
+            CHECKPOINT.seal(writing, config)
         (writing / CARD_FILE).write_text(model_card(config, name), encoding="utf-8")
-        checksums = {"files": {file: describe_file(writing / file) for file in _files(writing)}}
-        (writing / CHECKSUMS_FILE).write_text(json.dumps(checksums, indent=1), encoding="utf-8")
+        SHARED.seal(writing, {})
 
 
 def push(checkpoint: Path, repo_id: str, private: bool | None = None, token: str | None = None) -> str:
@@ -89,28 +97,16 @@ def check(folder: Path) -> None:
     Raises:
         InputError: a file differs, is missing or has no checksum, or the folder has no checksums.
     """
-    path = folder / CHECKSUMS_FILE
-    if not path.is_file():
+    if not (folder / CHECKSUMS_FILE).exists():
         raise InputError(
-            f"{folder} holds no {CHECKSUMS_FILE}: save_pretrained writes it; load a checkpoint of the train command "
-            "with load"
+            f"{folder} holds no {CHECKSUMS_FILE}, which save_pretrained writes: get the checkpoint again, or load one "
+            "of the train command with load"
         )
-    try:
-        listed = json.loads(path.read_text(encoding="utf-8"))["files"]
-        expected = {str(name): entry["blake2b"] for name, entry in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read ({damage(error)}): get the checkpoint again") from None
-    checksums = {name: describe_file(folder / name)["blake2b"] for name in _files(folder)}
-    for name in sorted({CONFIG_FILE, WEIGHTS_FILE, *expected, *checksums}):
-        if name not in checksums:
-            problem = "is missing"
-        elif name not in expected:
-            problem = "has no checksum"
-        elif checksums[name] != expected[name]:
-            problem = "does not match its checksum"
-        else:
-            continue
-        raise InputError(f"{folder / name} {problem}: get the checkpoint again")
+    described = SHARED.read(folder)
+    SHARED.check_files(folder, described)
+    for name in (CONFIG_FILE, WEIGHTS_FILE, *SHARED.found(folder)):
+        if name not in described["files"]:
+            raise InputError(f"{folder / name} has no checksum: {SHARED.again}")
 
 
 def _files(checkpoint: Path) -> list[str]:

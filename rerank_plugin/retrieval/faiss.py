@@ -8,10 +8,8 @@ selectors; where a kind of index has none, a longer list is searched and filtere
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +25,6 @@ from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, 
 
 log = logging.getLogger(__name__)
 
-RECORD = "export.json"  # beside an exported index: the encoder of its queries
 BATCH = 1 << 18  # ids that are looked up at once
 
 
@@ -130,7 +127,7 @@ class FaissStage:
         config, dimension = self.config, self.faiss.header.dimension
         if config.encoded_queries:
             return EncodedQueries(config.encoded_queries, dimension)
-        name = config.query_encoder or _recorded(self.faiss.folder)
+        name = config.query_encoder or self.faiss.query_encoder
         if not name:
             raise InputError(
                 f"{self.faiss.folder} needs the encoder of its queries, by which its documents were encoded: give a "
@@ -230,20 +227,6 @@ class CheckpointEncoder:
 
     def lacking_words(self, query: Query) -> list[str]:
         return self._encoder.reranker.lacking_words(query)
-
-
-def _recorded(folder: Path) -> str:
-    """The encoder of queries that an export has recorded; empty if there is none."""
-    try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{folder / RECORD} cannot be read ({error}): give the encoder of the queries yourself"
-        ) from None
-    name = record.get("query_encoder") if isinstance(record, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 register(FirstStageEntry(FaissConfig, "the best documents of a dense index of Pyserini (index and docid)", "folder"))

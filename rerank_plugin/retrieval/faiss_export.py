@@ -5,7 +5,6 @@ In shapes n are some documents, D the numbers of a vector.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,16 +15,14 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.base.settings import setting
-from rerank_plugin.files.outputs import FolderKind, replacing_folder
-from rerank_plugin.indexes.faiss_folder import IDS, INDEX
+from rerank_plugin.files.outputs import replacing_folder
+from rerank_plugin.indexes.faiss_folder import EXPORT, IDS, INDEX
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.retrieval.encoding import IndexEncoder
-from rerank_plugin.retrieval.faiss import RECORD
 
 log = logging.getLogger(__name__)
 
-EXPORT = FolderKind("an exported Faiss index", RECORD, ("query_encoder", "factory"), (INDEX, IDS))
 BATCH = 1 << 13  # vectors
 
 
@@ -116,7 +113,7 @@ def export_faiss(
             "nprobe": None if lists is None else lists.nprobe,
             "seed": config.seed,
         }
-        (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        EXPORT.seal(folder, record)
     return len(rows)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import zlib
@@ -20,9 +19,10 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.failures import damage
 from rerank_plugin.base.settings import setting
-from rerank_plugin.files.checksums import SEAL, check_description, check_files, described_files, sealed
+from rerank_plugin.files.artifact import Artifact
 from rerank_plugin.files.downloads import check_downloaded
-from rerank_plugin.files.outputs import FolderKind, replacing_folder, restore_interrupted, scratch_folder
+from rerank_plugin.files.outputs import replacing_folder, scratch_folder
+from rerank_plugin.files.regular_files import regular
 from rerank_plugin.files.text_files import DAMAGED, byte_lines
 from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PLAIN, Tokenizer, tokenizer_with
 from rerank_plugin.text.vocabulary import UNKNOWN, Vocabulary
@@ -37,10 +37,15 @@ SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 WHITE = " \t\r\n"  # of a line; other white space, such as U+00A0, may be a word of GloVe
 FIRST_LINES = 100  # by which the dimension of a file without a header is told
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
-AGAIN = "copy the folder again, or make it again"
 REFERENCE = "vectors_of"  # key of the settings: another folder, which holds the vectors
-WORD_VECTORS = FolderKind(
-    "a folder of word vectors", SETTINGS_FILE, ("tokenizer", "words"), (VOCABULARY_FILE, VECTORS_FILE)
+WORD_VECTORS = Artifact(
+    "a folder of word vectors",
+    SETTINGS_FILE,
+    {"tokenizer": dict[str, Any], "words": int},
+    (VOCABULARY_FILE, VECTORS_FILE),
+    optional={"dimension": int, REFERENCE: str, "checksum": int},
+    editable=True,
+    again="copy the folder again, or make it again",
 )
 
 
@@ -291,9 +296,7 @@ def write(vectors: WordVectors, folder: Path, settings: dict) -> None:
     save_file(tensors, folder / VECTORS_FILE)
     vocabulary = vectors.vocabulary
     description = {"tokenizer": vocabulary.tokenizer, "words": len(vocabulary), "dimension": vectors.numbers.shape[1]}
-    files = described_files(folder, (VOCABULARY_FILE, VECTORS_FILE))
-    described = sealed({**description, **settings, "files": files}, SEAL)
-    (folder / SETTINGS_FILE).write_text(json.dumps(described, indent=1), encoding="utf-8")
+    WORD_VECTORS.seal(folder, {**description, **settings})
 
 
 def load(folder: Path) -> WordVectors:
@@ -303,9 +306,8 @@ def load(folder: Path) -> WordVectors:
         InputError: a file is missing, vocabulary and vectors do not fit together, or the folder refers to vectors that
             have changed since.
     """
-    folder = restore_interrupted(folder)
     check_downloaded(folder)
-    settings = _settings(folder)
+    settings = WORD_VECTORS.read(folder)
     if (source := vectors_folder(folder)) != folder:
         if not source.is_dir():
             raise InputError(f"{folder} refers to the word vectors in {source}, which does not exist: move both")
@@ -315,7 +317,7 @@ def load(folder: Path) -> WordVectors:
                 f"{folder} was made with other word vectors than those in {source}: restore them, or train again"
             )
         return vectors
-    check_files(folder, settings.get("files", {}), AGAIN)
+    WORD_VECTORS.check_files(folder, settings)
     tokenizer = tokenizer_with(settings["tokenizer"], f"{folder} was made from texts").settings
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE, tokenizer)
     path = folder / VECTORS_FILE
@@ -334,7 +336,7 @@ def read_tensors(path: Path, framework: str = "numpy") -> dict[str, Any]:
     from safetensors import SafetensorError
 
     try:
-        open(path, "rb").close()  # safetensors calls every error of the system a missing file
+        open(regular(path), "rb").close()  # safetensors calls every error of the system a missing file
         return import_module(f"safetensors.{framework}").load_file(path)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read {path}: {damage(error)}") from None
@@ -368,7 +370,7 @@ def matrix_of(tensors: dict[str, np.ndarray], name: str, path: Path, lines: str,
 
 def vectors_folder(folder: Path) -> Path:
     """The folder with the files of a folder's word vectors: itself, or the folder that it refers to."""
-    reference = _settings(folder).get(REFERENCE) if (folder / SETTINGS_FILE).is_file() else None
+    reference = WORD_VECTORS.read(folder).get(REFERENCE) if (folder / SETTINGS_FILE).is_file() else None
     return folder if reference is None else folder / reference
 
 
@@ -378,21 +380,6 @@ def checksum(vectors: WordVectors) -> int:
     for piece in vectors.table.pieces():
         checksum = zlib.crc32(np.ascontiguousarray(piece).data, checksum)
     return checksum
-
-
-def _settings(folder: Path) -> dict:
-    path = folder / SETTINGS_FILE
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        settings["tokenizer"]
-    except FileNotFoundError:
-        raise InputError(f"{folder} holds no word vectors: {path.name} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} does not say how the texts were tokenized ({damage(error)}): create the folder again"
-        ) from None
-    check_description(path, settings, AGAIN, SEAL)
-    return settings
 
 
 def described(config: Word2VecConfig) -> dict:

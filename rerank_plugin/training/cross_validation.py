@@ -21,6 +21,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files import tables
+from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.indexes.candidates import Candidates
@@ -34,7 +35,7 @@ from rerank_plugin.training import saving
 from rerank_plugin.training.folds import Fold, as_text
 from rerank_plugin.training.saving import TRAINED, Outcome
 from rerank_plugin.training.session import CROSS_VALIDATION_FILE, Session, Task
-from rerank_plugin.training.trainer import write
+from rerank_plugin.training.trainer import START_OVER, write
 from rerank_plugin.training.validation import HeldOut
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ def _check(work: Path, settings: dict, task: Task) -> None:
     if not task.resume:
         remove_folder(work)
         return
-    saving.check_settings(path, "a cross-validation", json.loads(path.read_text(encoding="utf-8")), settings)
+    saving.check_settings(path, "a cross-validation", read_object(path, START_OVER), settings)
 
 
 def _warn_if_folds_were_seen(session: Session) -> None:

@@ -8,15 +8,15 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
 from rerank_plugin.files import tables
+from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.training.saving import TRAINED, TRAINING, check_interrupted, check_settings, link_all
 from rerank_plugin.training.session import Session
-from rerank_plugin.training.trainer import write
+from rerank_plugin.training.trainer import START_OVER, write
 
 log = logging.getLogger(__name__)
 
@@ -112,13 +112,9 @@ def select(
 def _read(path: Path, settings: dict) -> dict[str, float]:
     if not path.exists():
         return {}
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-        interrupted, measured = dict(state["settings"]), state["measured"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot resume from {path}: {damage(error)}; delete it to start over") from None
-    check_settings(path, "a selection", interrupted, settings)
-    return measured
+    state = read_object(path, START_OVER, {"settings": dict[str, Any], "measured": dict[str, float]})
+    check_settings(path, "a selection", state["settings"], settings)
+    return state["measured"]
 
 
 def _write(path: Path, settings: dict, measured: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,9 @@ from torch import nn
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
 from rerank_plugin.base.lazily import cached_property
+from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.outputs import INNER, replacing, temporary_folder
+from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.models.checkpoints import check_weights
@@ -38,6 +41,7 @@ from rerank_plugin.training.pairs import Examples, Pool
 log = logging.getLogger(__name__)
 
 AVERAGES = ("average", "ended")  # attributes of a trainer that its state keeps
+START_OVER = "delete its folder to start over"  # the end of messages
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
 
 
@@ -277,13 +281,15 @@ class Trainer:
         path = self.folder / STATE_FILE
         if not path.exists():
             return False
+        state = read_object(
+            path, START_OVER, {"settings": dict[str, Any], "tensors": str, "history": list[dict[str, Any]]}
+        )
+        settings, history = state["settings"], state["history"]
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-            tensors = load_file(self.folder / state["tensors"])
+            tensors = load_file(regular(self.folder / state["tensors"]))
             weights, optimizer = self._restored(tensors)
-            settings, history = state["settings"], state["history"]
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise InputError(f"cannot resume from {self.folder}: {damage(error)}; delete it to start over") from None
+            raise InputError(f"{self.folder} cannot be read ({damage(error)}); {START_OVER}") from None
         if settings != self.settings():
             raise InputError(f"{self.folder} holds a training with other settings; delete it, or start afresh")
         self.model.load_state_dict(weights, strict=True)

@@ -10,6 +10,7 @@ from experiments import bundle
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.text import word_vectors
+from tests.sealing import unsealed
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def test_a_bundled_model_refers_to_the_words_of_another(folders):
 
 def test_other_words_are_refused(folders):
     trained, delta, ktrel = folders
+    unsealed(ktrel)
     (ktrel / "vocab.txt").write_text((ktrel / "vocab.txt").read_text().replace("\naspirin\n", "\naspirine\n"))
     with pytest.raises(InputError, match="trained on other word vectors than those in"):
         bundle.main([str(trained), "--words", str(ktrel), "--output", str(delta), "--overwrite"])

@@ -107,7 +107,7 @@ def change(folder, **entries):
     ("entries", "message"),
     [
         ({"format_version": 2}, "is a folder of lists of format 2, this program reads 3"),
-        ({"count": ...}, "lists.json lacks count"),
+        ({"count": ..., "seal": ...}, "lists.json lacks count"),
         ({"seal": ...}, "lists.json has no checksum"),
         ({"count": 2}, "lists.json was changed since it was written"),
     ],
@@ -128,7 +128,7 @@ def test_users_may_take_the_checksum_out_where_they_may_edit(tmp_path, caplog):
     (tmp_path / "notes.json").write_text('{"text": "two"}')
     with caplog.at_level(logging.WARNING):
         assert notes.read(tmp_path)["text"] == "two"
-    assert caplog.messages == [f"{tmp_path / 'notes.json'} has no checksum: what it says is not checked"]
+    assert caplog.messages == [f"{tmp_path / 'notes.json'} has no checksum: changes of it are not noticed"]
 
 
 @pytest.mark.parametrize(

@@ -213,9 +213,6 @@ def test_look_up_arrays_are_stored_and_rebuilt_for_another_knowledge_base_or_if_
     (arrays / "annotation.json").write_text(json.dumps({**described, "knowledge": "another"}))
     assert cold(copied) == expected
     assert json.loads((arrays / "annotation.json").read_text()) == described
-    for damage in (b"", b"damaged"):
-        (arrays / "form_slots.npy").write_bytes(damage)
-        assert cold(copied) == expected
     grams = np.load(arrays / "grams.npy")
     np.save(arrays / "grams.npy", np.zeros(3, np.int32))
     assert cold(copied) == expected

@@ -1,8 +1,5 @@
 """Compiling a vocabulary, and opening it."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +7,7 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.knowledge.entries import Concept, Relation, distinct
-from rerank_plugin.knowledge.knowledge_base import DESCRIPTION, KnowledgeBase, fold
+from rerank_plugin.knowledge.knowledge_base import KnowledgeBase, fold
 from tests.annotated import knowledge_base
 
 CONCEPTS = (
@@ -124,30 +121,3 @@ def test_a_folder_is_replaced_only_when_asked_and_by_what_is_sound(kb):
 def test_other_files_in_the_folder_are_ignored(kb):
     (kb / "cache.npy").write_bytes(b"anything")
     assert len(KnowledgeBase(kb)) == 4
-
-
-def rewritten(**changes):
-    def change(folder):
-        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        (folder / DESCRIPTION).write_text(json.dumps({**description, **changes}), encoding="utf-8")
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (shutil.rmtree, "no knowledge base at .*knowledge compile"),
-        (lambda folder: (folder / DESCRIPTION).unlink(), "not a compiled knowledge base"),
-        (lambda folder: (folder / DESCRIPTION).write_text("{"), "cannot be read"),
-        (lambda folder: (folder / DESCRIPTION).write_text("[]"), "format None"),
-        (rewritten(format_version=99), "format 99, this program reads 1"),
-        (rewritten(relation_names=None), "lacks relation_names"),
-        (lambda folder: (folder / "heads.npy").unlink(), "heads.npy is missing"),
-        (lambda folder: (folder / "terms.bytes.npy").write_bytes(b"x"), "has 1 bytes, expected"),
-    ],
-)
-def test_unreadable_folders_are_errors(kb, change, message):
-    change(kb)
-    with pytest.raises(InputError, match=message):
-        KnowledgeBase(kb)

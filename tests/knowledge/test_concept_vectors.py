@@ -1,7 +1,6 @@
 """Concept vectors: the folder, and the command that writes it."""
 
 import json
-import shutil
 from dataclasses import asdict
 
 import numpy as np
@@ -38,8 +37,6 @@ def test_saved_vectors_are_loaded(written):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda folder: (folder / "concepts.txt").unlink(), "embed concepts --knowledge KB"),
-        (lambda folder: (folder / "concepts.safetensors").write_bytes(b"x"), "cannot be read as concept vectors"),
         (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\n"), "has 2 lines but concepts.safetensors 3"),
         (lambda folder: (folder / "concepts.txt").write_text("D1\nD2\nD1\n"), "names a concept twice"),
         (lambda folder: save_file({"other": MATRIX}, folder / "concepts.safetensors"), "no matrix named 'vectors'"),
@@ -47,10 +44,7 @@ def test_saved_vectors_are_loaded(written):
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_invalid_folders_are_errors(written, tmp_path, change, message):
-    change(sealed := shutil.copytree(written, tmp_path / "sealed"))
-    with pytest.raises(InputError, match="cannot be read as concept vectors"):
-        load_concept_vectors(sealed)
+def test_invalid_folders_are_errors(written, change, message):
     change(unsealed(written))
     with pytest.raises(InputError, match=message):
         load_concept_vectors(written)
@@ -100,7 +94,7 @@ def test_the_command_refuses_invalid_options(sample_knowledge, tmp_path, capsys)
     (tmp_path / "there" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not a folder of concept vectors"):
         embed.main(["concepts", "--knowledge", str(sample_knowledge), "--output", str(tmp_path / "there")])
-    with pytest.raises(InputError, match="no knowledge base at"):
+    with pytest.raises(InputError, match="is not a compiled knowledge base: there is no such folder; compile it with"):
         embed.main(["concepts", "--knowledge", str(tmp_path / "no"), "--output", str(tmp_path / "v")])
     for option, value in (("--dimension", "0"), ("--holdout", "1"), ("--margin", "0"), ("--learning-rate", "nan")):
         with pytest.raises(SystemExit) as exit:

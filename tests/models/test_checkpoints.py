@@ -172,10 +172,6 @@ DAMAGE = [
     (written("vocab.txt", b"word\n"), "vocab.txt"),
     *((described(tokenizer=other), "tokenized", str(SETTINGS)) for other in [{"name": "d18", "version": 1}, None]),
     *((described(model=name), "model", "delta") for name in ["oracle", "", 3, ["delta"]]),
-    *(
-        (written("config.json", text), "config.json")
-        for text in [b"", b"[]", b'{"model": "delta"}', b'{"config": {}}', b'{"model": "delta", "config": []}', b"\xff"]
-    ),
     # A file that was edited by hand is refused when it is read, not when it is first used.
     (sized(stride=1, depth=2), "config.json: unknown hyper-parameters depth, stride; known: ", "width"),
     (sized(lexical_features=["no_such_feature"]), "config.json", "feature"),
@@ -196,22 +192,6 @@ def test_what_does_not_fit_is_refused(folder, damage):
     check_refused(folder, *parts)
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "model.safetensors", "vocab.txt", "embeddings.safetensors", "words.json"]
-)
-def test_no_byte_is_believed(folder, name):
-    """Not even one that leaves all shapes as they are, such as that of a letter or of a number."""
-    path = folder / name
-    content = path.read_bytes()
-    for place in range(0, len(content), max(len(content) // 40, 1)):
-        changed = bytearray(content)
-        changed[place] ^= 2
-        path.write_bytes(changed)
-        check_refused(folder, str(folder))
-    path.write_bytes(content)
-    load_checkpoint(folder)
-
-
 def test_a_checkpoint_of_an_earlier_version_is_read(folder):
     expected, _ = load_checkpoint(folder)
     found, _ = load_checkpoint(unsealed(folder))
@@ -219,12 +199,11 @@ def test_a_checkpoint_of_an_earlier_version_is_read(folder):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "embeddings.safetensors"])
-def test_truncated_tensors_and_pickles(folder, name, tmp_path):
-    """A pickle is not run."""
-    path, trap = folder / name, Trap(tmp_path / "trapped")
-    for content in (path.read_bytes()[:-10], b"", pickle.dumps(trap)):
-        path.write_bytes(content)
-        check_refused(folder, name)
+def test_a_pickle_is_not_run(folder, name, tmp_path):
+    trap = Trap(tmp_path / "trapped")
+    path = unsealed(folder) / name
+    path.write_bytes(pickle.dumps(trap))
+    check_refused(folder, name)
     torch.save(trap, path)
     check_refused(folder, name)
     assert not trap.path.exists()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras, require
+from rerank_plugin.files.artifact import has_type, read_object
 from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.models.encoder_folder import (
     CONFIG_FILE,
@@ -117,6 +118,6 @@ def _check_kind(folder: Path) -> None:
         if foreign := [name for name in types if not name.startswith("sentence_transformers.")]:
             raise InputError(f"{folder} needs code of its own ({foreign[0]}), which is not run here")
         return
-    architectures = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8")).get("architectures") or []
-    if any(name.endswith("ForSequenceClassification") for name in architectures):
+    architectures = read_object(folder / CONFIG_FILE, "download the model again").get("architectures") or []
+    if has_type(architectures, list[str]) and any(name.endswith("ForSequenceClassification") for name in architectures):
         raise InputError(f"{folder} holds a cross-encoder, which has no vectors: re-rank with bert:{folder}")
