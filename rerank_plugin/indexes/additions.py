@@ -24,7 +24,7 @@ from rerank_plugin.indexes.index_folder import ADAPTED, ADDITIONS, ENCODINGS, JU
 from rerank_plugin.indexes.judged_queries import read_judged
 from rerank_plugin.indexes.sharded_store import divide_store
 from rerank_plugin.indexes.sharding import ShardedForward
-from rerank_plugin.indexes.vector_store import again, read_description
+from rerank_plugin.indexes.vector_store import again, check_arrays, read_description
 from rerank_plugin.indexes.vector_store_writer import PIECES, append_to_store, copy_store, quantized_vectors
 from rerank_plugin.kernels.quantization import Codes, Spaces
 
@@ -98,7 +98,7 @@ def carry_merged(before: ForwardIndex, after: ForwardIndex, encoded: bool = True
     rows = before.live_rows
     if encoded:
         _link(addition(before, ADAPTED), addition(after, ADAPTED))
-        for folder, _ in stores(before):
+        for folder, _ in stores(before, whole=True):
             copy_store(folder, addition(after, ENCODINGS) / folder.name, rows, after)
     for folder in _folders(addition(before, JUDGED)):
         if (read := _judged(folder, before)) is None:
@@ -122,13 +122,19 @@ def carry_to_shards(
         divide_store(after, folder.name, threads, None if anew else before)
 
 
-def stores(index: ForwardIndex) -> Iterator[tuple[Path, dict]]:
-    """The folder and the description of each store that an index has; others are logged."""
+def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dict]]:
+    """The folder and the description of each sound store that an index has; others are logged.
+
+    Args:
+        whole: compare all bytes of the arrays, which are about to be copied.
+    """
     for folder in _folders(addition(index, ENCODINGS)):
         if folder.name.endswith(PIECES):
             continue
         try:
             described = read_description(folder, index)
+            if described is not None:
+                check_arrays(folder, index, described, whole)
         except InputError as error:
             log.warning("left behind: %s", error)
         else:

@@ -56,6 +56,7 @@ from rerank_plugin.files.checksums import (
     sealed,
 )
 from rerank_plugin.files.outputs import INNER, FolderKind, is_same_file, replacing, restore_interrupted
+from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, ShardedForward
@@ -240,7 +241,7 @@ def reading(folder: Path, again: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
         raise InputError(f"{folder} cannot be read ({damage(error)}); {again}") from None
 
 
@@ -340,7 +341,7 @@ class Index:
     def _read(self) -> bytes:
         """Read the description; returns the content of its file."""
         try:
-            written = self._described.read_bytes()
+            written = regular(self._described).read_bytes()
             self.description = json.loads(written)
         except FileNotFoundError:
             if self._number is not None:
@@ -352,7 +353,7 @@ class Index:
             if whole.joinpath(SHARDS) == self.folder.absolute().parent and (whole / DESCRIPTION).is_file():
                 remedy = f"it is a shard; open the index {whole}"
             raise InputError(f"{self.folder} holds no {DESCRIPTION}: {remedy}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{self._described} cannot be read ({damage(error)}); rebuild the index") from None
         if not isinstance(self.description, dict):
             raise InputError(f"{self._described} does not describe an index; rebuild the index")
@@ -362,7 +363,7 @@ class Index:
         """Lock the generation until the index is closed or garbage-collected: updates then keep its files."""
         path = self.folder / self.generation_file
         try:
-            self._locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._locked = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             if self._read() != self._written:
                 return  # its time was over; the caller reads again

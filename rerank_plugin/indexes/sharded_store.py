@@ -7,23 +7,30 @@ lists, and count the documents of the whole when they choose lists to read: toge
 from __future__ import annotations
 
 import json
+import logging
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.checksums import CHECKSUM
+from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.sharding import ShardedForward
 from rerank_plugin.indexes.vector_store import (
     COUNTED,
     DESCRIPTION_FILE,
     SOURCE,
     VectorStore,
+    check_arrays,
     encodings_folder,
     open_store,
+    read_description,
 )
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, append_to_store, write_store
 from rerank_plugin.kernels.quantization import Codes, Spaces
+
+log = logging.getLogger(__name__)
 
 OF = "of"  # in the description of a shard's store: the checksum of that of the whole
 KEPT = ("checkpoint", "model", SOURCE)  # entries of the description that both have
@@ -46,9 +53,9 @@ def divide_store(
     kept |= {OF: described[CHECKSUM], COUNTED: [[0, *np.cumsum(held).tolist()]]}
     for number, (shard, rows) in enumerate(zip(index.shards, index.rows_of)):
         codes = partial(_codes, whole, rows)
-        store = None if before is None else encodings_folder(before.shards[number], key)
-        # A kill may have come between the store of the whole and those of the shards, which are then written anew.
-        if store is not None and store.is_dir() and _description(store)[OF] == of_before:
+        if before is not None and _is_part(
+            store := encodings_folder(old := before.shards[number], key), old, of_before
+        ):
             append_to_store(store, encodings_folder(shard, key), shard, codes, kept, threads)
             continue
         pieces = Pieces(shard, key, whole.spaces)
@@ -56,6 +63,24 @@ def divide_store(
             pieces.keep_codes(some, codes(some))
         lists = ListsConfig(probes=whole.probes, floor=0)
         write_store(pieces, kept, lists, overwrite=True, threads=threads, centroids=whole.centroids)
+
+
+def _is_part(store: Path, shard: ForwardIndex, whole: str | None) -> bool:
+    """Whether a shard has a sound store, of that of the whole index with this checksum; otherwise it is written anew.
+
+    A kill may have come between the two.
+    """
+    if not store.is_dir():
+        return False
+    try:
+        described = read_description(store, shard)
+        if described is None or described.get(OF) != whole:
+            return False
+        check_arrays(store, shard, described, whole=False)
+    except InputError as error:
+        log.warning("written anew: %s", error)
+        return False
+    return True
 
 
 def _description(store: Path) -> dict:

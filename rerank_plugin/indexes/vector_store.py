@@ -49,6 +49,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges
 from rerank_plugin.files.checksums import check_description, fault, passed
+from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, addition, reading
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
@@ -360,7 +361,7 @@ def read_description(folder: Path, index: ForwardIndex) -> dict | None:
         InputError: it cannot be read, or is of another version.
     """
     with reading(folder, again(index, {})):
-        described = json.loads((folder / DESCRIPTION_FILE).read_bytes())
+        described = json.loads(regular(folder / DESCRIPTION_FILE).read_bytes())
         version, made_of = described["format_version"], described["forward_index"]
     repair = again(index, described)
     check_description(folder / DESCRIPTION_FILE, described, repair)
@@ -380,6 +381,24 @@ def open_arrays(folder: Path, described: dict) -> dict[str, np.ndarray]:
     return {name: open_array(array_path(folder, name), size) for name, size in sizes.items()}
 
 
+def check_arrays(folder: Path, index: ForwardIndex, described: dict, whole: bool) -> None:
+    """Compare the arrays of a store with its description, before their bytes get new checksums.
+
+    Args:
+        whole: compare all bytes, of those that are appended to, too.
+
+    Raises:
+        InputError: names the first array that differs.
+    """
+    repair = again(index, described)
+    with reading(folder, repair):
+        for name in ARRAYS:
+            path, file = array_path(folder, name), described["files"][f"{name}.npy"]
+            wrong = fault(path, file, grows="pieces" in file, whole=whole or name not in APPENDED)
+            if wrong is not None:
+                raise InputError(f"{path} {wrong}; {repair}")
+
+
 def store_folder(index: ForwardIndex, key: str) -> Path | None:
     """The folder of the store that has the vectors by the weights ``key``; None if an index has none.
 
@@ -390,7 +409,7 @@ def store_folder(index: ForwardIndex, key: str) -> Path | None:
             return stores / key
         for path in sorted(stores.glob(f"*/{DESCRIPTION_FILE}")):
             with suppress(OSError, ValueError, AttributeError):
-                if json.loads(path.read_bytes()).get(SOURCE) == key:
+                if json.loads(regular(path).read_bytes()).get(SOURCE) == key:
                     return path.parent
     return None
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.checksums import CHECKSUM, checksum_of
+from rerank_plugin.files.outputs import TEMPORARY
+from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import field_statistics, together
 from rerank_plugin.indexes.index_folder import (
     COMMIT_FILE,
@@ -40,7 +42,7 @@ def verify(index: Index) -> int:
     if (commit := description["lucene"].get(COMMIT_FILE)) and f"lucene/{commit}" not in description["files"]:
         raise InputError(f"{index.lucene_folder / commit} is not on the list of {DESCRIPTION}: rebuild the index")
     _check_statistics(index)
-    if json.loads((index.folder / index.generation_file).read_bytes()) != description:
+    if json.loads(regular(index.folder / index.generation_file).read_bytes()) != description:
         raise InputError(f"{index.folder / index.generation_file} differs from {DESCRIPTION}: rebuild the index")
     count = len(description["files"]) + sum(map(verify, index.shards))
     for part, expected in _parts(index):
@@ -93,14 +95,15 @@ def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    """The folders in a folder, which need not exist, but for those of killed processes."""
+    return sorted(path for path in folder.glob("*") if path.is_dir() and not TEMPORARY.fullmatch(path.name))
 
 
 def _verify_part(path: Path, expected: dict) -> int:
     """Compare a description with its expected entries and the files beside it; returns the number of files."""
     repair = "encode the index again"
     with reading(path, repair):
-        description = json.loads(path.read_bytes())
+        description = json.loads(regular(path).read_bytes())
         entries, listed = {name: description[name] for name in expected}, dict(description["files"])
     if description.get(CHECKSUM) != checksum_of(description) or entries != expected:
         raise InputError(f"{path} is damaged, of another index, or of an earlier version: {repair}")

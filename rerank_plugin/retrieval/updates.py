@@ -127,7 +127,7 @@ def merge_index(
     def encode_anew(before: ForwardIndex, after: ForwardIndex) -> None:
         carry_merged(before, after, encoded=False)
         rows, bars, encoded = before.live_rows, encoding(after), False
-        for store, described in stores(before):
+        for store, described in stores(before, whole=True):
             if not _is_bundled(described):
                 divide_again(store, rows, after, seed, threads)
             elif not encoded:

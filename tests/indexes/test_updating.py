@@ -1,6 +1,7 @@
 """Adding, deleting and merging against new indexes of the same documents, beside readers, and after a kill anywhere."""
 
 import gc
+import json
 import os
 import re
 import resource
@@ -690,6 +691,42 @@ def test_a_model_that_is_gone_leaves_its_encodings_behind(encoded_folder, caplog
     other.with_name("moved").rename(other)
     with pytest.raises(InputError, match="holds no encodings by .*; encode it with"):
         rp_first_stage(f"dense:{other}").open(index)
+
+
+@pytest.mark.parametrize("update", [lambda folder: add(folder, document(20)), merge_index])
+@pytest.mark.parametrize("name", ["codes", "centroids"])
+def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog, update, name):
+    folder, other = encoded_folder
+    add(folder, document(2, version=1))
+    [store] = (path.parent for path in addition(Index(folder), "encodings").glob("*/encodings.json")
+               if json.loads(path.read_bytes())["checkpoint"] == str(other))  # fmt: skip
+    content = bytearray((store / f"{name}.npy").read_bytes())
+    content[-1] ^= 1
+    (store / f"{name}.npy").unlink()  # a link to that of the generation before
+    (store / f"{name}.npy").write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}.npy does not match its checksum"):
+        verify(Index(folder))
+    update(folder)
+    assert f"left behind: {store / name}.npy has changed; encode again with" in caplog.text
+    assert verify(Index(folder)) and len(list(addition(Index(folder), "encodings").iterdir())) == 1
+
+
+def test_what_a_killed_encoding_left_is_no_damage_and_a_pipe_is(encoded_folder):
+    folder, _ = encoded_folder
+    [store, _] = addition(Index(folder), "encodings").iterdir()
+    left = store.with_name(f".{store.name}.rerank_plugin-0123abcd")
+    left.mkdir()
+    (left / "codes.npy").write_bytes(b"half")
+    files = verify(Index(folder))
+    (left / "codes.npy").unlink()
+    left.rmdir()
+    assert verify(Index(folder)) == files
+    for path in (store / "encodings.json", folder / "forward" / "000001" / "tokens.npy", folder / "index.json"):
+        path.rename(path.with_suffix(".kept"))
+        os.mkfifo(path)
+        with pytest.raises(InputError, match=f"{path.name} .*[Nn]ot a regular file|encodings.* cannot be read .*Not a"):
+            verify(Index(folder))
+        path.with_suffix(".kept").replace(path)
 
 
 def test_an_adaptation_needs_encodings_by_the_bundled_encoder(folder, index_command):
