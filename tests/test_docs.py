@@ -149,11 +149,14 @@ def examples(tmp_path_factory):
 
 
 def test_the_examples_of_contributing_pass_their_tests(examples):
+    """And the model those of its weights, which every model has to pass."""
     tests = [path for path in examples.rglob("test_*.py") if not (ROOT / path.relative_to(examples)).exists()]
     assert {path.name for path in tests} >= {"test_mean_match.py", "test_coverage.py"}
     paths = (examples, examples / "my-rerankers")
     options = ("-q", "-p", "no:cacheprovider", "--rootdir", examples)
-    run("-m", "pytest", *options, *tests, folder=examples, paths=paths)
+    names = " or ".join(["mean-match", *(path.stem for path in tests)])
+    tests.append(examples / "tests" / "conformance" / "test_weights.py")
+    run("-m", "pytest", *options, *tests, "-k", names, folder=examples, paths=paths)
 
 
 def test_every_file_that_contributing_names_exists(examples):
