@@ -103,9 +103,10 @@ class Collections:
 
 
 def _lookup(kind: str, name: str | None, served: dict[str, T]) -> T:
-    name = name or next(iter(served))
+    name = name or next(iter(served), "")
     if name not in served:
-        raise RequestError(404, f"no {kind} '{name}'; known: {', '.join(served)}", kind)
+        known = f"; known: {', '.join(served)}" if served else f": this service has no {kind}"
+        raise RequestError(404, f"no {kind} '{name}'{known}", kind)
     return served[name]
 
 

@@ -37,7 +37,8 @@ from rerank_plugin.service.errors import RequestError, error_responses, field_er
 from rerank_plugin.service.highlighting import matches, query_stems
 from rerank_plugin.service.parameters import DocumentForm, DocumentParameters, SearchParameters, SimilarParameters
 from rerank_plugin.service.scheduling import SMALLEST_COST
-from rerank_plugin.service.served_index import NO_RERANKER, ServedIndex
+from rerank_plugin.service.served_index import ServedIndex
+from rerank_plugin.service.settings import NO_RERANKER
 from rerank_plugin.service.state import Service, get_service
 
 router = APIRouter(prefix="/v1", tags=["search"])

@@ -42,10 +42,9 @@ from rerank_plugin.retrieval.register import FirstStage, configure
 from rerank_plugin.service.errors import RequestError, field_errors
 from rerank_plugin.service.parameters import QuerySyntax
 from rerank_plugin.service.scheduling import BatchFunction
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.settings import NO_RERANKER, ServiceConfig
 
 log = logging.getLogger(__name__)
-NO_RERANKER = "none"
 SUGGESTIONS = 8
 MAX_CASCADES = 64  # kept of the cascades that requests have asked for
 WARM_UP_QUERY = "aspirin in the prevention of heart attack"
@@ -248,10 +247,10 @@ class ServedIndex:
     def recommended(self) -> dict[str, str]:
         """The first stage and the reranker to read by: hybrid, and no bundled reranker, which does not improve it
         (docs/models/README.md); without encodings those of the service."""
-        first = next(iter(self.config.rerankers))
+        first = self.config.default_reranker
         if HYBRID not in self.first_stages or self.config.first_stage != BM25:
             return {"first_stage": self.config.first_stage_name, "reranker": first}
-        bundled = self.config.rerankers[first] in register.names()
+        bundled = self.config.rerankers.get(first) in (None, *register.names())
         return {"first_stage": HYBRID, "reranker": NO_RERANKER if bundled else first}
 
     @property

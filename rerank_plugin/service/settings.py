@@ -11,6 +11,8 @@ from rerank_plugin.base.settings import setting
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 
+NO_RERANKER = "none"  # the name of the first stage's order
+
 
 @dataclass(frozen=True)
 class ServiceConfig:
@@ -18,7 +20,8 @@ class ServiceConfig:
 
     Attributes:
         indexes: index folders by served name; the first is the default.
-        rerankers: arguments of `Reranker.load` by served name; the first is the default.
+        rerankers: arguments of `Reranker.load` by served name; the first is the default. Without one, searches keep the
+            first stage's order.
         running: options for running rerankers.
         query_vectors: how queries become vectors for a first stage ``faiss:FOLDER``.
         host: address to listen on.
@@ -63,6 +66,11 @@ class ServiceConfig:
     header_seconds: float = setting(10.0, "seconds in which the headers of a request must arrive")
     most_unfinished: int = setting(128, "largest number of connections without complete headers; the oldest is closed")
     most_connections: int = setting(1000, "largest number of connections; then one without a request is closed")
+
+    @property
+    def default_reranker(self) -> str:
+        """The name of the first reranker; of a service without one that of the first stage's order."""
+        return next(iter(self.rerankers), NO_RERANKER)
 
     @property
     def first_stage_name(self) -> str:

@@ -49,7 +49,7 @@ class Service:
 
     @property
     def default_reranker(self) -> str:
-        return next(iter(self.config.rerankers))
+        return self.config.default_reranker
 
     def close(self) -> None:
         """Give up a reload, finish waiting queries, and close everything."""

@@ -442,3 +442,16 @@ def test_a_reload_serves_the_new_checkpoint(index_folder, tmp_path):
             body = {"query": "stroke", "texts": ["a stroke", "b"], "raw_scores": True}
             texts = client.post("/rerank", json=body).json()
             assert texts[0]["score"] == rp.Reranker.load(name).rerank("stroke", ["a stroke", "b"])[0].score
+
+
+def test_a_service_without_a_reranker_keeps_the_first_stage_order(index_folder):
+    with serving(ServiceConfig({"small": str(index_folder)}, deadline=60)) as client:
+        answer = client.get("/v1/small/search", params={"query": "heart attack"}).json()
+        assert (answer["reranker"], answer["reranked"]) == ("none", False) and answer["candidates"]
+        hit = answer["candidates"][0]["docid"]
+        assert client.get("/v1/small/explain", params={"query": "heart attack", "docid": hit}).status_code == 200
+        assert client.get("/v1/indexes").json()["reranker"] == client.get("/info").json()["model_id"] == "none"
+        assert client.get("/v1/models").json()["data"] == []
+        for path, body in {"/v1/rerank": {"documents": ["a"]}, "/rerank": {"texts": ["a"]}}.items():
+            refused = client.post(path, json={"query": "a", **body})
+            assert refused.status_code == 404 and "this service has no model" in refused.text
