@@ -25,9 +25,9 @@ from rerank_plugin.cluster.index import Question, RemoteIndex, Shards
 from rerank_plugin.cluster.messages import packed, unpacked
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
-from rerank_plugin.indexes.index_folder import ENCODINGS
+from rerank_plugin.indexes.index_folder import ENCODINGS, SHARDS
 from rerank_plugin.indexes.opening import open_index
-from rerank_plugin.indexes.sharding import SHARDS, Generation
+from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.vector_store import DESCRIPTION_FILE
 
 PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
@@ -158,8 +158,8 @@ class TimedShards(Shards):
         rounds: since the last `restart`.
     """
 
-    def __init__(self, folders: Sequence[Path], generation: Generation):
-        self.shards = [Shard(folder, generation) for folder in folders]
+    def __init__(self, folders: Sequence[Path], commit: Commit):
+        self.shards = [Shard(folder, commit) for folder in folders]
         self.restart()
 
     def restart(self) -> None:
@@ -226,8 +226,8 @@ def measured_index(
     """
     timed: list[TimedShards] = []
 
-    def connect(folders: Sequence[Path], generation: Generation) -> TimedShards:
-        timed.append(TimedShards(folders, generation))
+    def connect(folders: Sequence[Path], commit: Commit) -> TimedShards:
+        timed.append(TimedShards(folders, commit))
         return timed[0]
 
     with closing(RemoteIndex(folder, connect)) as index:
@@ -257,7 +257,7 @@ def _measured(
 
 def searched_bytes(index: RemoteIndex) -> int:
     """The bytes of the files of all shards that searches read."""
-    files = (path for part in index.description[SHARDS] for path in (index.folder / part["path"]).rglob("*"))
+    files = (path for folder in (SHARDS, ENCODINGS) for path in (index.folder / folder).rglob("*"))
     return sum(path.stat().st_size for path in files if path.is_file() and path.suffix not in STORED)
 
 

@@ -66,6 +66,8 @@ def arguments() -> commandline.Parser:
     update("--add", nargs="+", default=[], metavar="CORPUS", help=added)
     merged = "remove deleted documents for good, so that the index equals a new one of the documents that are left"
     update("--merge", action="store_true", help=merged)
+    kept = "with --add: keep small segments, of which eight are otherwise merged into one (scores do not change)"
+    update("--no-merge", action="store_true", help=kept)
     adapted = "with --merge: adapt ktrel to the documents anew, and encode them all by it"
     update("--adapt", action="store_true", help=adapted)
     _add_building_options(parser.add_argument_group("building an index"))
@@ -130,6 +132,8 @@ def main(argv: list[str] | None = None) -> None:
     if options.no_adapt and options.encode != ENCODER:
         parser.error(f"--no-adapt is for the bundled encoder: give it with --encode {ENCODER}")
     updates = options.delete or options.add or options.merge
+    if options.no_merge and not options.add:
+        parser.error("--no-merge is for adding documents: give it with --add")
     if options.adapt and not options.merge:
         parser.error("--adapt adapts an encoder anew when an index is merged: give it with --merge")
     if bool(options.export_faiss) != bool(options.output):
@@ -251,7 +255,7 @@ def update(options: Namespace) -> None:
     def report(done: str, number: int) -> None:
         print(f"{options.index}: {done} in {time.monotonic() - started:.1f} s; {number:,} documents")
 
-    encoding = {"device": options.device, "batch_size": options.batch_size}
+    encoding: dict[str, Any] = {"device": options.device, "batch_size": options.batch_size}
 
     for spec in options.add:
         documents(spec)  # an unknown corpus is an error before anything is deleted
@@ -265,7 +269,16 @@ def update(options: Namespace) -> None:
         started, problems = time.monotonic(), Problems(strict=options.strict)
         indexing = partial(commandline.progress, description="adding", unit="documents")
         corpus = documents(spec, problems)
-        added = add_documents(options.index, corpus, spec, problems, options.threads, indexing, **encoding)
+        added = add_documents(
+            options.index,
+            corpus,
+            spec,
+            problems,
+            options.threads,
+            indexing,
+            merge_small=not options.no_merge,
+            **encoding,
+        )
         _log(problems)
         replaced = added.deleted - len(added.withdrawn)
         done = [f"{added.added:,} documents of {spec} added, {replaced:,} of them for older ones", *added.notes()]

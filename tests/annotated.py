@@ -1,6 +1,6 @@
 """Small indexes with concepts, made without Java: a hand-made knowledge base and the real annotator."""
 
-from rerank_plugin.indexes.index_concepts import ConceptWriter, text_to_annotate
+from rerank_plugin.indexes.index_concepts import IndexKnowledge
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.compiling import compile_knowledge
@@ -32,10 +32,7 @@ def knowledge_base(folder, concepts=CONCEPTS, relations=RELATIONS, **options):
 
 def build_index(folder, documents=small.DOCUMENTS, concepts=CONCEPTS, config=AnnotatorConfig()):
     """An index folder of documents that is complete for opening, but for Lucene's."""
-    forward = small.build_index(folder, documents)
     annotator = Annotator(knowledge_base(folder / "knowledge", concepts), config, threads=1)
-    writer = ConceptWriter(folder / forward.layout.folder)
-    writer.extend(annotator.concepts([text_to_annotate(title, abstract) for _, title, abstract in documents]))
-    writer.close()
-    small.describe(forward, knowledge=annotator.settings)
+    forward = small.build_index(folder, documents, annotator)
+    small.describe(forward, IndexKnowledge(folder / "knowledge", annotator.settings))
     return Index(folder)

@@ -7,8 +7,10 @@ import torch
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
-from rerank_plugin.indexes.index_folder import DESCRIPTION, generation, write_generation
+from rerank_plugin.indexes.commits import NextCommit
+from rerank_plugin.indexes.forward import ForwardIndex, Whole
+from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.segment import Segment, SegmentWriter
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.ranking.pipeline import checked_scores
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -34,30 +36,28 @@ KNOWN_WORDS = (
 ).split()
 
 
-def build_index(folder, documents=DOCUMENTS):
-    writer = ForwardIndexWriter(folder)
+def build_index(folder, documents=DOCUMENTS, annotator=None):
+    """A forward index of one segment, in a folder without a description."""
+    writer = SegmentWriter(folder / "segments" / "000001", annotator=annotator)
     writer.extend([Document(*one) for one in documents])
-    writer.close_streams()
-    statistics = writer.finish(np.arange(len(documents)))
-    return ForwardIndex(folder, {field: one.mean_length for field, one in statistics.items()})
+    writer.close()
+    return open_segment(folder)
 
 
-def describe(index, **more):
+def open_segment(folder, **more):
+    segment = Segment(folder / "segments" / "000001")
+    means = {field: count / max(len(segment), 1) for field, count in segment.token_counts().items()}
+    return ForwardIndex(folder, [segment], Whole(segment.terms, segment.document_frequency, means), **more)
+
+
+def describe(index, knowledge=None, **more):
     """Write the description that makes the folder of a forward index one that can be opened; returns it."""
-    parts = {"title": index.title_lengths, "abstract": np.diff(index.offsets) - index.title_lengths}
-    counts = {field: int(lengths.sum()) for field, lengths in parts.items()}
-    counts["text"] = len(index.tokens)
-    description = {
-        **generation(1, 1, len(index), index.vocabulary_size),
-        "tokenizer": index.tokenizer.settings,
-        "fields": {
-            field: {"tokens": count, "mean_length": index.mean_lengths[field]} for field, count in counts.items()
-        },
-        "lucene": {},
-        **more,
-    }
-    write_generation(index.folder, description)
-    return json.loads((index.folder / DESCRIPTION).read_text())
+    commit = NextCommit(index.folder, knowledge=knowledge)
+    commit.lucene, commit.described = [], more.pop("lucene", {})
+    part = Part(commit.opened(0), 0, np.arange(len(index)))
+    commit.describe([part], 1, {"tokenizer": index.tokenizer.settings, **more})
+    commit.switch()
+    return json.loads(commit.written)
 
 
 def word_vectors(words, dimension, seed):

@@ -260,7 +260,7 @@ def start_index(workspace, name):
     )
     process = start(workspace, "-c", begin, "-", "--corpus", "long.jsonl", "--index", name)
     deadline = time.monotonic() + 60
-    while not list(workspace.glob(f".{name}.rerank_plugin-*/forward/*/tokens.npy")) and time.monotonic() < deadline:
+    while not list(workspace.glob(f".{name}.rerank_plugin-*/segments/*/tokens.npy")) and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 

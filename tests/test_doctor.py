@@ -34,7 +34,7 @@ def test_a_working_installation_and_index(run_doctor, index_folder, documents):
 
 @pytest.mark.parametrize(
     "name, fault",
-    [("forward/000001/tokens.npy", "has changed"), ("lucene/segments_1", "is missing"), ("index.json", "")],
+    [("segments/000001/tokens.npy", "has changed"), ("lucene/segments_1", "is missing"), ("index.json", "")],
 )
 def test_a_broken_index(run_doctor, index_folder, tmp_path, name, fault):
     folder = tmp_path / "index"

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.outputs import INNER, replacing
-from rerank_plugin.indexes.forward import ForwardIndex, idf
+from rerank_plugin.indexes.forward import ForwardIndex, gathered_words, idf
 
 CHUNK = 10_000  # documents scanned at once, which bounds the memory
 
@@ -73,10 +73,10 @@ def _query_weights(index: ForwardIndex, queries: Sequence[Query]) -> tuple[np.nd
 
 def _incidence(index: ForwardIndex, column: np.ndarray, width: int, start: int, stop: int) -> sparse.csr_matrix:
     """Whether each of the documents start..stop holds each query word, float32 0 or 1 [stop - start, W]."""
-    offsets = index.offsets[start : stop + 1].astype(np.int64)
-    columns = column[index.tokens[offsets[0] : offsets[-1]]]
+    words = gathered_words(index, np.arange(start, stop))
+    columns = column[words.tokens]
     matches = np.flatnonzero(columns >= 0)
-    documents = np.searchsorted(offsets, matches + offsets[0], side="right") - 1
+    documents = np.searchsorted(words.starts, matches, side="right") - 1
     ones = np.ones(len(matches), np.float32)
     incidence = sparse.csr_matrix((ones, (documents, columns[matches])), (stop - start, width))
     incidence.data[:] = 1  # instead of term frequencies, the sums of repeated entries

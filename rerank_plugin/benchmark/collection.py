@@ -7,22 +7,19 @@ import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 
-from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.progress import progress, set_up_logging
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.best_matches import Ranked, best_matches
-from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import INDEX, Index, generation, write_generation
+from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.retrieval.register import FirstStage
 
 log = logging.getLogger(__name__)
@@ -169,22 +166,7 @@ def _index_with_lucene(corpus: Path, folder: Path) -> None:
 def _index_without_lucene(corpus: Path, folder: Path) -> None:
     """Write an index folder without a Lucene index, which scoring does not need, and so without Java."""
     from rerank_plugin.corpora import documents
-    from rerank_plugin.indexes.forward import ForwardIndexWriter
-    from rerank_plugin.text.tokenizer import SETTINGS
+    from rerank_plugin.indexes.building import build_without_lucene
 
-    with replacing_folder(folder, INDEX, overwrite=True) as writing:
-        writer = ForwardIndexWriter(writing)
-        stream = progress(documents(str(corpus)), "indexing", "documents")
-        while batch := list(islice(stream, BATCH)):
-            writer.extend(batch)
-        writer.close_streams()
-        statistics = writer.finish(np.arange(writer.title_lengths.length))
-        description = {
-            **generation(1, 1, writer.title_lengths.length, len(writer.terms)),
-            "created_by": f"rerank_plugin {__version__}, bench",
-            "source": str(corpus),
-            "tokenizer": SETTINGS,
-            "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
-            "lucene": {},
-        }
-        write_generation(writing, description)
+    stream = progress(documents(str(corpus)), "indexing", "documents")
+    build_without_lucene(stream, folder, str(corpus), overwrite=True)

@@ -4,7 +4,7 @@ A process of Ray never forks another after Java runs, and Ray restarts one that 
 connections of their own (:mod:`rerank_plugin.cluster.channel`). When one breaks, the coordinator asks another replica,
 keeps the dead one from questions, and pings it by Ray until it answers, which it does with its shard open.
 
-A process has several generations of its shard open, when the index is opened again after an update: the old one until
+A process has several commits of its shard open, when the index is opened again after an update: the old one until
 its last search has ended, and the new one.
 """
 
@@ -32,7 +32,7 @@ from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question, Shards
 from rerank_plugin.cluster.messages import packed
-from rerank_plugin.indexes.sharding import Generation
+from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.kernels.parallel import processors
 
 log = logging.getLogger(__name__)
@@ -44,14 +44,14 @@ TIMES = 10_000  # questions whose times are kept
 
 
 class Opening(NamedTuple):
-    """A coordinator's opening of an index, by a number that no other has on the same processes; and the generation."""
+    """A coordinator's opening of an index, by a number that no other has on the same processes; and the commit."""
 
     number: int
-    generation: Generation
+    commit: Commit
 
 
 class ShardActor:
-    """The process of a shard. It has the shard open once for each opening: generations are beside one another.
+    """The process of a shard. It has the shard open once for each opening: commits are beside one another.
 
     Args:
         beside: the processes of shards on this machine, this one included, which share the processors.
@@ -89,7 +89,7 @@ class ShardActor:
                 if opening.number in self.closed:  # a question that was asked twice may come late
                     raise InputError("the shard is closed")
                 shard = self.shards.setdefault(opening.number, OpenShard())
-            opened = shard.opened(self.folder, opening.generation, self.threads)
+            opened = shard.opened(self.folder, opening.commit, self.threads)
             started = time.perf_counter()
             return "", opened.ask(*question), time.perf_counter() - started
         except InputError as error:  # raised, it would travel with the objects of its traceback
@@ -111,12 +111,12 @@ class OpenShard:
         self.shard: Any = None
         self.lock = Lock()
 
-    def opened(self, folder: str, generation: Generation, threads: int) -> Any:
+    def opened(self, folder: str, commit: Commit, threads: int) -> Any:
         from rerank_plugin.cluster.shard import Shard
 
         with self.lock:
             if self.shard is None:
-                self.shard = Shard(folder, generation, threads)
+                self.shard = Shard(folder, commit, threads)
             return self.shard
 
     def close(self) -> None:
@@ -195,11 +195,11 @@ class RayShards(Shards):
         InputError: there is no such cluster, or a shard cannot be opened.
     """
 
-    def __init__(self, folders: Sequence[Path], generation: Generation, config: ClusterConfig):
+    def __init__(self, folders: Sequence[Path], commit: Commit, config: ClusterConfig):
         self.config, self.partial = config, config.partial
         connect(config.address)
         self.processes = Processes.of(folders, config)
-        self.actors, self.opening = self.processes.actors, Opening(next(self.processes.numbers), generation)
+        self.actors, self.opening = self.processes.actors, Opening(next(self.processes.numbers), commit)
         self.changed = Condition()
         self.away: set[tuple[int, int]] = set()  # shards and replicas that do not answer
         self.channels: dict[tuple[int, int], Channels] = {}
@@ -386,7 +386,7 @@ class RayShards(Shards):
             error = self._refusal(number, replica)
             if error == "":
                 break
-            if error and error != said:  # its files may be of another generation; they may come
+            if error and error != said:  # its files may be of another commit; they may come
                 log.warning("%s: %s", self._name(number, replica), error)
                 said = error
             time.sleep(REFUSED if error else PING)

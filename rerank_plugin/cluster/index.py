@@ -25,14 +25,14 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, Words
-from rerank_plugin.indexes.index_folder import Index, Matches, forward_checksum
+from rerank_plugin.indexes.forward import ForwardIndex, Words, together
+from rerank_plugin.indexes.index_folder import COMMIT, SHARDS, Index, Matches
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
-from rerank_plugin.indexes.sharding import SHARDS, Generation, ShardedForward, ShardedTable
-from rerank_plugin.indexes.vector_store import VectorStore, open_store
+from rerank_plugin.indexes.sharding import Commit, shard_folder
+from rerank_plugin.indexes.vector_store import VectorStore, merged_hits, open_store
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
+from rerank_plugin.kernels.quantization import QuantizedQueries, Spaces
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.rerankers import Scorer, load_over
@@ -74,23 +74,64 @@ class Shards(Protocol):
     def close(self) -> None: ...
 
 
+class RemoteForward(ForwardIndex):
+    """The forward indexes of shards that other processes have, as one."""
+
+    owner: RemoteIndex
+
+    @property
+    def answering(self) -> Shards:
+        return self.owner.answering
+
+    def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
+        """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
+        parts = {number: (at, local) for number, at, local in self.places.by_shard(rows)}
+        if not parts:
+            return []
+        answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
+        return [(parts[number][0], answer) for number, answer in answers.items()]
+
+    def searched(self) -> list[int]:
+        """The shards that the present search does not leave out."""
+        return [number for number in self.places.shards if number not in left_out.get()]
+
+    def ask_searched(self, *question: Any) -> dict[int, Any]:
+        """Their answers to a question, by their numbers."""
+        return self.answering.ask(dict.fromkeys(self.searched(), question))
+
+    def whole_rows(self, number: int, local: np.ndarray) -> np.ndarray:
+        """Rows of the whole index, int64 [n], from those of a shard."""
+        return self._of_shards[number][local]
+
+    @cached_property
+    def _of_shards(self) -> dict[int, np.ndarray]:
+        """The rows of each shard's documents, int64 [n]."""
+        return {shard: self.places.of_shard(shard) for shard in self.places.shards}
+
+    def words(self, rows: np.ndarray) -> Words:
+        return together(len(rows), self.asked(rows, "words"))
+
+
 class RemoteIndex(Index):
     """An index of shards that other processes have; it answers the questions of any index.
 
     Args:
-        folder: of the whole index; of the shards only their descriptions are read here.
-        connect: opens the shards, from their folders and the generation.
+        folder: of the whole index.
+        connect: opens the shards, from their folders and the commit.
 
     Raises:
         InputError: as `Index`; it is no index of shards; or as ``connect``.
     """
 
-    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], Generation], Shards]):
+    forward: RemoteForward
+    forward_class = RemoteForward
+
+    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], Commit], Shards]):
         super().__init__(folder)
         if SHARDS not in self.description:
             raise InputError(f"{folder} is no index of shards: build one with: {self.rebuild} --shards N")
-        folders = [self.folder / part["path"] for part in self.description[SHARDS]]
-        self.answering = connect(folders, Generation(self.description["number"], self.description["generation"]))
+        folders = [self.folder / shard_folder(number) for number in range(len(self.description[SHARDS]))]
+        self.answering = connect(folders, Commit(self.number, self.description[COMMIT]))
         self.frequencies: dict[tuple[str, str], tuple[int, int]] = {}
         if self.answering.partial:
             self.forward.lucene_numbers  # noqa: B018 (asked for while all shards answer)
@@ -98,18 +139,6 @@ class RemoteIndex(Index):
     def close(self) -> None:
         self.answering.close()
         super().close()
-
-    def _open_shards(self) -> list[Index]:
-        return []
-
-    @cached_property
-    def forward(self) -> RemoteForward:  # type: ignore[override]
-        mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
-        parts = [RemotePart(self.answering, number) for number in range(len(self.description[SHARDS]))]
-        checksum = forward_checksum(self.description)
-        forward = RemoteForward(self.folder, mean_lengths, self.tokenizer, checksum, self.layout, self, parts)
-        forward.name, forward.answering = self._name, self.answering
-        return forward
 
     def search(self, first_stage: Any, query: Query, depth: int) -> Candidates:
         """As `Index.search`; where a ranking may lack documents, in the shards that answer all of its questions."""
@@ -187,67 +216,6 @@ class RemoteTexts:
         return answer
 
 
-class RemotePart:
-    """What a `ShardedForward` reads of a shard's forward index."""
-
-    def __init__(self, answering: Shards, number: int):
-        self.answering, self.number = answering, number
-
-    def __len__(self) -> int:
-        return self._documents
-
-    @cached_property
-    def _documents(self) -> int:
-        return self.answering.ask({self.number: ("rows",)})[self.number]
-
-    @cached_property
-    def lucene_rows(self) -> np.ndarray:
-        return self.answering.ask({self.number: ("lucene_rows",)})[self.number]
-
-
-class RemoteForward(ShardedForward):
-    """The forward indexes of shards that other processes have, as one."""
-
-    answering: Shards
-    owner: RemoteIndex
-
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
-        self.titles, self.published = RemoteTable(self, "titles"), RemoteTable(self, "published")  # type: ignore
-
-    def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
-        """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
-        parts = {number: (at, local) for number, at, local in self.by_shard(rows)}
-        if not parts:
-            return []
-        answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
-        return [(parts[number][0], answer) for number, answer in answers.items()]
-
-    def searched(self) -> list[int]:
-        """The shards that the present search does not leave out."""
-        return [number for number in range(len(self.shards)) if number not in left_out.get()]
-
-    def ask_searched(self, *question: Any) -> dict[int, Any]:
-        """Their answers to a question, by their numbers."""
-        return self.answering.ask(dict.fromkeys(self.searched(), question))
-
-    def whole_rows(self, number: int, local: np.ndarray) -> np.ndarray:
-        """Rows of the whole index, int64 [n], from those of a shard."""
-        return self.rows_of[number][local].astype(np.int64)
-
-    def words(self, rows: np.ndarray) -> Words:
-        return self.together(len(rows), self.asked(rows, "words"))
-
-
-class RemoteTable(ShardedTable):
-    """The strings of a table of all shards."""
-
-    index: RemoteForward
-
-    def parts(self, rows: np.ndarray) -> Any:
-        return self.index.asked(rows, "strings", self.name)
-
-
 @open_stage.register(RemoteIndex)
 def _open_stage(index: RemoteIndex, config: LuceneConfig) -> RemoteStage:
     return RemoteStage(index, config)
@@ -309,24 +277,23 @@ class RemoteStore(VectorStore):
     """The vectors of all shards. Centroids and lists are here, codes there."""
 
     def __init__(self, index: RemoteForward, whole: VectorStore, key: str):
-        arrays = whole.rows, whole.positions, whole.lists, *whole.centroids
         super().__init__(
-            whole.spaces, *whole.codes, *arrays, whole.probes, whole.threads, whole.description, whole.size
-        )
+            whole.spaces, whole.parts, whole.places, whole.centroids, whole.probes, whole.threads, whole.description,
+            whole.size,
+        )  # fmt: skip
         self.index = index
         widths = whole.spaces.widths[: int(np.searchsorted(np.cumsum(whole.spaces.widths), whole.size)) + 1]
         self.named = key, tuple(widths), whole.description[CHECKSUM]
-        self.held = lru_cache(MOST_FILTERS)(self._held)
+        self.held_of = lru_cache(MOST_FILTERS)(self._held_of)
 
     def on(self, device: str, put: Any) -> RemoteStore:
         return self
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
-        codes = np.zeros((len(rows), self.spaces.padded), np.int8)
-        scales = np.zeros((len(rows), len(self.spaces.widths)), np.float32)
+        found = self.spaces.empty(len(rows))
         for at, part in self.index.asked(rows, "codes", *self.named):
-            codes[at], scales[at] = part
-        return self.spaces.decode(Codes(codes, scales))[:, : self.size]
+            found.codes[at], found.scales[at] = part
+        return self.spaces.decode(found)[:, : self.size]
 
     def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         scores = np.zeros(len(rows), np.float32)
@@ -340,9 +307,9 @@ class RemoteStore(VectorStore):
         if not isinstance(fits, Filter):
             return fits
         one_list = self.inverted_lists == 1  # all are searched
-        return fits, None if one_list else self.held(fits, tuple(self.index.searched()))
+        return fits, None if one_list else self.held_of(fits, tuple(self.index.searched()))
 
-    def _held(self, filter: Filter, shards: tuple[int, ...]) -> np.ndarray:
+    def _held_of(self, filter: Filter, shards: tuple[int, ...]) -> np.ndarray:
         answers = self.index.answering.ask(dict.fromkeys(shards, ("held", *self.named, filter)))
         return np.sum([*answers.values()], axis=0)
 
@@ -350,7 +317,7 @@ class RemoteStore(VectorStore):
         self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         nearest = "nearest", *self.named, self.quantize(queries), count, fits, probes
-        return self._best(self.index.ask_searched(*nearest), count)
+        return self._merged(self.index.ask_searched(*nearest), count)
 
     def search_and_score(
         self, query: np.ndarray | QuantizedQueries, count: int, candidates: np.ndarray, fits: Any = None,
@@ -361,7 +328,7 @@ class RemoteStore(VectorStore):
             ("nearest", *self.named, quantized, count, fits, probes),
             ("products", *self.named, quantized),
         )
-        parts = {number: (at, local) for number, at, local in self.index.by_shard(candidates)}
+        parts = {number: (at, local) for number, at, local in self.index.places.by_shard(candidates)}
         answers = self.index.answering.ask({
             number: ("several", nearest, *([(*products, parts[number][1])] if number in parts else []))
             for number in self.index.searched()
@@ -369,21 +336,21 @@ class RemoteStore(VectorStore):
         scores = np.zeros(len(candidates), np.float32)
         for number, (at, _) in parts.items():
             scores[at] = answers[number][1]
-        ((rows, best),) = self._best({number: answer[0] for number, answer in answers.items()}, count)
+        ((rows, best),) = self._merged({number: answer[0] for number, answer in answers.items()}, count)
         others = ~np.isin(candidates, rows)
         return rows, best, candidates[others], scores[others]
 
-    def _best(
+    def _merged(
         self, parts: Mapping[int, Sequence[tuple[np.ndarray, np.ndarray]]], count: int
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The best ``count`` documents of each query from the shards' rows and scores for each."""
-        found = []
-        for of_query in zip(*parts.values()):
-            rows = np.concatenate([self.index.whole_rows(number, local) for number, (local, _) in zip(parts, of_query)])
-            scores = np.concatenate([each for _, each in of_query])
-            order = np.lexsort((rows, -scores))[:count]
-            found.append((rows[order], scores[order]))
-        return found
+        return [
+            merged_hits(
+                [(self.index.whole_rows(number, local), scores) for number, (local, scores) in zip(parts, of_query)],
+                count,
+            )
+            for of_query in zip(*parts.values())
+        ]
 
 
 class RemoteScorer(Scorer):
@@ -408,7 +375,7 @@ class RemoteScorer(Scorer):
         scores = [np.zeros(len(each), np.float32) for each in candidates]
         asked: dict[int, list[tuple[int, np.ndarray, ScoredPart]]] = {}
         for place, (query, each) in enumerate(zip(queries, candidates)):
-            for number, at, local in self.index.by_shard(each.rows):
+            for number, at, local in self.index.places.by_shard(each.rows):
                 part = ScoredPart(query, local, each.first_stage_scores[at], each.highest_score())
                 asked.setdefault(number, []).append((place, at, part))
         questions = {number: ("score", *self.named, [part for *_, part in parts]) for number, parts in asked.items()}
@@ -418,7 +385,7 @@ class RemoteScorer(Scorer):
         return scores
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
-        ((number, _, local),) = self.index.by_shard(candidates.rows[[place]])
+        ((number, _, local),) = self.index.places.by_shard(candidates.rows[[place]])
         part = ScoredPart(query, local, candidates.first_stage_scores[[place]], candidates.highest_score())
         return self.index.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
 
@@ -430,5 +397,5 @@ class RemoteScorer(Scorer):
 
     def _ask_one(self, method: str, query: Query) -> list[str]:
         lost = self.index.answering.lost()
-        number = next((n for n in range(len(self.index.shards)) if n not in lost), 0)
+        number = next((n for n in self.index.places.shards if n not in lost), 0)
         return self.index.answering.ask({number: (method, *self.named, query)})[number]

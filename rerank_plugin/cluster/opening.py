@@ -29,7 +29,7 @@ class ClusterPlace(ClusterConfig):
         from rerank_plugin.cluster.actors import RayShards
         from rerank_plugin.cluster.index import RemoteIndex
 
-        return RemoteIndex(folder, lambda shards, generation: RayShards(shards, generation, self))
+        return RemoteIndex(folder, lambda shards, commit: RayShards(shards, commit, self))
 
     def encoding(self, encoder: Any, batch_size: int | None) -> Callable[..., Any]:
         """What encodes pieces of rows on the cluster (:func:`~rerank_plugin.cluster.encoding.encode_on_cluster`)."""

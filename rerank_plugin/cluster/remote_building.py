@@ -21,8 +21,7 @@ from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.base.records import Document
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.connection import environment
-from rerank_plugin.corpora import Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import write_part
 from rerank_plugin.text.tokenizer import tokenizer
 
 ENDING = 10.0  # seconds in which a process that was killed ends
@@ -31,54 +30,57 @@ ENDING = 10.0  # seconds in which a process that was killed ends
 class BuilderActor:
     """The process that builds a shard: a thread indexes the batches of documents that it is given."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any]):
-        self.folder, self.settings, self.error = folder, settings, ""
+    def __init__(self, segment: Path, lucene: Path, settings: dict[str, Any]):
+        self.segment, self.lucene, self.settings, self.error = segment, lucene, settings, ""
+        self.metadata: dict[str, int] = {}
         self.batches: Queue[Sequence[Document] | None] = Queue(1)
-        if not (building := folder.parents[1]).is_dir():  # its name was made up for this build
+        if not (building := lucene.parents[2]).is_dir():  # its name was made up for this build
             machine = socket.gethostname()
             self.error = f"machine {machine} does not see {building}: build on a folder that all machines share"
         self.thread = Thread(target=self._build)
         self.thread.start()
 
-    def add(self, batch: Sequence[Document] | None) -> str:
-        """Index documents; None: there are no more. Returns the message of an `InputError`, or an empty one."""
+    def add(self, batch: Sequence[Document] | None) -> tuple[str, dict[str, int]]:
+        """Index documents; None: there are no more.
+
+        Returns:
+            the message of an `InputError`, or an empty one, and the number of documents with each field of metadata.
+        """
         self.batches.put(batch)
         if batch is None:
             self.thread.join()
-        return self.error
+        return self.error, self.metadata
 
     def _build(self) -> None:
-        documents = self._documents()
+        batches, words = self._batches(), tokenizer(self.settings["stemmer"])
         try:
             if not self.error:
-                build_index(
-                    documents, self.folder, self.settings["source"], Problems(),
-                    threads=self.settings["threads"], tokenizer=tokenizer(self.settings["stemmer"]),
-                )  # fmt: skip
+                threads = self.settings["threads"]
+                self.metadata = dict(write_part(self.segment, self.lucene, batches, words, None, threads))
         except Exception as error:
-            self.error = str(error) if isinstance(error, InputError) else f"{self.folder.name}: {error!r}"
-        for _ in documents:  # a sender that is not read would wait for ever
+            self.error = str(error) if isinstance(error, InputError) else f"{self.lucene.parent.name}: {error!r}"
+        for _ in batches:  # a sender that is not read would wait for ever
             pass
 
-    def _documents(self) -> Iterator[Document]:
+    def _batches(self) -> Iterator[tuple[list[Document], None]]:
         while (batch := self.batches.get()) is not None:
-            yield from batch
+            yield list(batch), None
 
 
 class RemoteBuilder:
     """A process of a cluster that builds a shard.
 
     Args:
-        folder: of the shard, in the folder ``shards`` of an index that is being built.
+        segment, lucene: the folders that it writes, in an index that is being built.
         lag: batches that may wait for the process.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], config: ClusterConfig, lag: int):
-        self.folder, self.lag, self.waiting = folder, lag, deque[Any]()
+    def __init__(self, segment: Path, lucene: Path, settings: dict[str, Any], config: ClusterConfig, lag: int):
+        self.shard, self.lag, self.waiting = lucene.parent.name, lag, deque[Any]()
         actor: Any = ray.remote(BuilderActor).options(
             num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD", runtime_env=environment(config.heap)
         )
-        self.actor = actor.remote(folder.absolute(), settings)
+        self.actor = actor.remote(segment.absolute(), lucene.absolute(), settings)
 
     def __enter__(self) -> RemoteBuilder:
         return self
@@ -91,21 +93,27 @@ class RemoteBuilder:
     def add(self, batch: Sequence[Document]) -> None:
         self._send(batch, self.lag)
 
-    def finish(self) -> None:
-        """Wait until the shard is written; an `InputError` if that failed."""
-        self._send(None, 0)
+    def finish(self) -> dict[str, int]:
+        """Wait until the shard is written; an `InputError` if that failed.
 
-    def _send(self, batch: Sequence[Document] | None, lag: int) -> None:
+        Returns:
+            the number of documents with each field of metadata.
+        """
+        return self._send(None, 0)
+
+    def _send(self, batch: Sequence[Document] | None, lag: int) -> dict[str, int]:
+        metadata: dict[str, int] = {}
         self.waiting.append(self.actor.add.remote(batch))
         while len(self.waiting) > lag:
             try:
-                error = ray.get(self.waiting.popleft())
+                error, metadata = ray.get(self.waiting.popleft())
             except RayTaskError:
                 raise
             except RayError as failure:
                 raise InputError(
-                    f"the process that builds {self.folder.name} of the shards ended ({one_line(failure):.300}): "
+                    f"the process that builds {self.shard} of the shards ended ({one_line(failure):.300}): "
                     "nothing was written; build again"
                 ) from None
             if error:
                 raise InputError(error)
+        return metadata

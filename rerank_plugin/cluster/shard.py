@@ -19,9 +19,10 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document, Query
+from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import Words
-from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.forward import Words, gathered_words
+from rerank_plugin.indexes.index_folder import REST, Index
 from rerank_plugin.indexes.lucene_reader import (
     clauses,
     open_reader,
@@ -29,8 +30,7 @@ from rerank_plugin.indexes.lucene_reader import (
     side_by_side,
     stored_text,
 )
-from rerank_plugin.indexes.sharded_store import OF
-from rerank_plugin.indexes.sharding import COLLECTION, REST, Generation, gathered_words, shard_folder
+from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.indexes.vector_store import Fitting, VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
@@ -68,20 +68,21 @@ class Shard:
     """An open shard. It is thread-safe.
 
     Args:
-        folder: of the shard.
-        generation: of the index.
+        folder: of the shard, in that of its index.
+        commit: of the index.
         threads: of the compiled loops.
 
     Raises:
-        InputError: the shard is missing, damaged, or of another generation.
+        InputError: the shard is missing, damaged, or of another commit.
     """
 
-    def __init__(self, folder: str | Path, generation: Generation, threads: int = 1):
-        self.index, self.threads = Index(folder, generation.number), threads
-        if (found := self.index.description.get(COLLECTION, {}).get("generation")) != generation.id:
-            raise InputError(f"{folder} is of the generation {found}, not of {generation.id}: copy the index again")
+    def __init__(self, folder: str | Path, commit: Commit, threads: int = 1):
+        whole, number = Path(folder).absolute().parents[1], int(Path(folder).name)
+        self.index, self.threads = Index(whole, commit.number, number), threads
+        if self.index.commit != commit.id:
+            raise InputError(f"{whole} has the commit {self.index.commit}, not {commit.id}: copy the index again")
         self.forward = self.index.forward
-        with pyjnius_lock:  # another generation may be searched meanwhile
+        with pyjnius_lock:  # another commit may be searched meanwhile
             self.reader = self.index.open_lucene()
         self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
         self.lock = Lock()  # of loading and of scoring, whose loops take all threads
@@ -125,9 +126,8 @@ class Shard:
         return np.sum([_frequencies(self.other_reader(number), field, words) for number in shards], axis=0)
 
     def _other_reader(self, number: int) -> Any:
-        index = self.index.folder.parents[1]
         with pyjnius_lock:
-            self.others.append(Index(index / shard_folder(number), self.index.description["number"]).open_lucene())
+            self.others.append(Index(self.index.folder, self.index.number, number).open_lucene())
         return self.others[-1]
 
     def best_matches(
@@ -186,12 +186,11 @@ class Shard:
         return self.store(key, widths, of).scores(queries, rows, self.threads)
 
     def codes(self, key: str, widths: tuple[int, ...], of: str, rows: np.ndarray) -> Codes:
-        store = self.store(key, widths, of)
-        return store.codes.take(store.positions[rows])
+        return self.store(key, widths, of).codes(rows)
 
     def _store(self, key: str, widths: tuple[int, ...], of: str) -> VectorStore:
         store = open_store(self.forward, key, Spaces(widths), self.threads)
-        if store is None or store.description.get(OF) != of:
+        if store is None or store.description.get(CHECKSUM) != of:
             raise InputError(f"{self.index.folder} lacks its part of the vectors {key}: encode the index again")
         return store
 
@@ -276,9 +275,8 @@ class _PartStage(LuceneFirstStage):
     """A first stage over the Lucene index of a shard, with the statistics of the collection."""
 
     def _open(self, index: Index) -> Any:
-        files = (name.split("/") for name in index.description["files"])
-        rest = sorted({folder for folder, *names in files if folder == REST for folder in names[:1]})
-        return side_by_side([index.open_lucene(), *(open_reader(index.folder / REST / each) for each in rest)])
+        (part,) = index.lucene_parts
+        return side_by_side([index.open_lucene(), *(open_reader(index.folder / rest) for rest in part[REST])])
 
     def configured(self, **settings: Any) -> _PartStage:
         stage = super().configured(**settings)

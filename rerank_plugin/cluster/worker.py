@@ -1,7 +1,8 @@
 """The process that builds one shard; :mod:`rerank_plugin.cluster.building` starts it as a module.
 
 It reads lines of JSON: its settings, then batches of documents, then null; an input that ends earlier is of a process
-that died, and nothing is kept. It answers by one line: ``null``, or the message of an `InputError`.
+that died, and nothing is kept. It answers by one line: the message of an `InputError` or null, and the number of
+documents with each field of metadata.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from typing import TextIO
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
-from rerank_plugin.corpora import Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import write_part
 from rerank_plugin.text.tokenizer import tokenizer
 
 
@@ -24,25 +24,23 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     lines = open(0, encoding="utf-8")
-    settings, error = json.loads(lines.readline()), None
+    settings, error, metadata = json.loads(lines.readline()), None, dict[str, int]()
     try:
-        build_index(
-            _documents(lines), Path(settings["folder"]), settings["source"], Problems(),
-            threads=settings["threads"], tokenizer=tokenizer(settings["stemmer"]),
-        )  # fmt: skip
+        folders, words = (Path(settings["segment"]), Path(settings["lucene"])), tokenizer(settings["stemmer"])
+        metadata = dict(write_part(*folders, _batches(lines), words, None, settings["threads"]))
     except InputError as raised:
         error = str(raised)
         for _ in lines:  # a writer that is not read would wait for ever
             pass
-    print(json.dumps(error), file=answer, flush=True)
+    print(json.dumps([error, metadata]), file=answer, flush=True)
 
 
-def _documents(lines: TextIO) -> Iterator[Document]:
+def _batches(lines: TextIO) -> Iterator[tuple[list[Document], None]]:
     for line in lines:
         batch = json.loads(line)
         if batch is None:
             return
-        yield from (Document(*fields) for fields in batch)
+        yield [Document(*fields) for fields in batch], None
     sys.exit(1)
 
 

@@ -202,6 +202,18 @@ class StringTableWriter:
         if self.hashes is not None:
             self.hashes.append(hash_strings(strings) if hashes is None else hashes)
 
+    def copy(self, table: StringTable) -> None:
+        """Append the strings of another table, whose hashes are not computed again."""
+        start, (hashes, rows) = len(self), table.pieces[""]
+        self.text.append(table.bytes)
+        self.offsets.append(table.offsets[1:] + np.uint64(self.offsets.end))
+        self.offsets.end += int(table.offsets[-1])
+        if self.hashes is not None:
+            by_row = np.empty(len(rows), np.uint64)
+            by_row[rows] = hashes
+            self.hashes.append(by_row)
+        assert len(self) == start + len(table)
+
     def close(self) -> list[str]:
         """Write what is left; returns the pieces of the table, newest first, with the one written here."""
         self.text.close()

@@ -1,7 +1,7 @@
 """What an update of an index does with its additions: encodings, judged queries and the adapted encoder.
 
-Each generation has folders of its own for them (:mod:`rerank_plugin.indexes.index_folder`). An update writes those of
-the next generation before it becomes the current one, so a reader of either finds what belongs to it.
+Each commit has folders of its own for them (:mod:`rerank_plugin.indexes.index_folder`). An update writes those of the
+next commit before it becomes the current one, so a reader of either finds what belongs to it.
 
 Documents are encoded by models, which the layers above know: they are given as functions.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,13 +19,21 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, ADDITIONS, ENCODINGS, JUDGED, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, JUDGED, addition
 from rerank_plugin.indexes.judged_queries import read_judged
-from rerank_plugin.indexes.sharded_store import divide_store
-from rerank_plugin.indexes.sharding import ShardedForward
-from rerank_plugin.indexes.vector_store import again, check_arrays, read_description
-from rerank_plugin.indexes.vector_store_writer import PIECES, append_to_store, copy_store, quantized_vectors
-from rerank_plugin.kernels.quantization import Codes, Spaces
+from rerank_plugin.indexes.rows import NO_ROWS
+from rerank_plugin.indexes.segment import chunks
+from rerank_plugin.indexes.vector_store import again, check_arrays, read_description, segment_name, store_files
+from rerank_plugin.indexes.vector_store_writer import (
+    PIECE,
+    PIECES,
+    Pieces,
+    describe_store,
+    nearest_of,
+    open_written,
+    write_segments,
+)
+from rerank_plugin.kernels.quantization import Spaces
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +42,22 @@ MOST_ADDED = 0.1  # documents added since the encoder was adapted, as a share of
 MORE_UNKNOWN = 2.0  # words of theirs that it does not know, as a multiple of the share of those it was adapted to
 FEWEST_WORDS = 10_000  # of added documents, by which the share is told
 
-Carry = Callable[[ForwardIndex, ForwardIndex], None]  # writes the additions of a generation from the one before
+
+class Renumbered(NamedTuple):
+    """What a merge has made of rows.
+
+    Attributes:
+        rows: those of the documents before, in the next commit, int64 [R]; -1 for those that are left out.
+        sources: the rows before of the documents of each shard's new segment, int64 [n].
+        kept: the number of segments that both commits have.
+    """
+
+    rows: np.ndarray
+    sources: Mapping[int, np.ndarray]
+    kept: int
+
+
+Adapt = Callable[..., None]  # writes the additions of a commit from the one before, and what a merge made of its rows
 
 
 class Encoder(NamedTuple):
@@ -50,76 +72,91 @@ class Encoder(NamedTuple):
     unknown_words: Callable[[np.ndarray], tuple[int, int]]
 
 
-# Of the index, and of the folder and the description of a store of the generation before; an InputError without it.
+# Of the index, and of the folder and the description of a store of the commit before; an InputError without it.
 OpenEncoder = Callable[[ForwardIndex, Path, dict], Encoder]
 
 
-def carry(before: ForwardIndex, after: ForwardIndex) -> None:
-    """Give the next generation all additions as they are, after documents were deleted, which keep their rows."""
-    for name in ADDITIONS:
-        _link(addition(before, name), addition(after, name))
-
-
-def carry_added(before: ForwardIndex, after: ForwardIndex, open_encoder: OpenEncoder, threads: int | None) -> None:
-    """Give the next generation the additions after documents were added: these are encoded by each model.
+def carry(
+    before: ForwardIndex,
+    after: ForwardIndex,
+    renumbered: Renumbered | None = None,
+    open_encoder: OpenEncoder | None = None,
+    threads: int | None = None,
+) -> None:
+    """Give the next commit the additions of the one before: vectors of added documents, or of a merged segment.
 
     Encodings by a model that cannot be opened any more are left behind, which is logged.
+
+    Args:
+        renumbered: what a merge has made of rows.
+        open_encoder: opens the model that encodes added documents.
     """
     _link(addition(before, ADAPTED), addition(after, ADAPTED))
-    for folder, described in stores(before):
+    for folder, described in stores(before, whole=renumbered is not None):
+        _carry_store(folder, described, before, after, renumbered, open_encoder, threads)
+    carry_judged(before, after, renumbered)
+
+
+def _carry_store(
+    folder: Path,
+    described: dict,
+    before: ForwardIndex,
+    after: ForwardIndex,
+    renumbered: Renumbered | None,
+    open_encoder: OpenEncoder | None,
+    threads: int | None,
+) -> None:
+    """Give the next commit a store."""
+    names = [segment_name(segment) for segment in after.segments]
+    new = [number for number, name in enumerate(names) if name not in described["segments"]]
+    rows = np.sort(np.concatenate([NO_ROWS, *map(after.places.of_segment, new)]))
+    if new and renumbered is None:
+        assert open_encoder is not None, "there are new documents"
         try:
             encoder = open_encoder(after, folder, described)
         except InputError as error:
             log.warning("%s: new documents cannot be encoded, %s; %s", folder, error, again(after, described))
-            continue
-        drift = _drift(described, after, encoder)
-        target = addition(after, ENCODINGS) / folder.name
-        codes = partial(_codes, after, encoder, Spaces(described["spaces"]))
-        append_to_store(folder, target, after, codes, {DRIFT: drift} if drift else None, threads)
-    live = after.live
+            return
+        if drift := _drift(described, after, encoder):
+            described = {**described, DRIFT: drift}
+    target, spaces = _made(addition(after, ENCODINGS) / folder.name), Spaces(described["spaces"])
+    for path in store_files(folder, [name for name in names if name in described["segments"]]):
+        link_or_copy(path, target / path.name)
+    old = open_written(folder, described, before)
+    if new and renumbered is None:
+        pieces = Pieces(after, folder.name, spaces, rows=rows)
+        for some in pieces:
+            pieces.keep(some, encoder.encode(some))
+        write_segments(
+            target, after, new, pieces, pieces.read, nearest_of(old.centroids, spaces, threads), old.centroids
+        )
+        pieces.remove()
+    elif new and renumbered is not None:
+        sources = np.flatnonzero(renumbered.rows >= 0)  # by the rows in the next commit
+        lists = lambda some, _: old.lists_of(sources[some])  # noqa: E731
+        pieces_of = list(chunks(rows, PIECE))
+        write_segments(target, after, new, pieces_of, lambda some: old.codes(sources[some]), lists, old.centroids)
+    describe_store(target, after, described)
+
+
+def carry_judged(before: ForwardIndex, after: ForwardIndex, renumbered: Renumbered | None = None) -> None:
+    """Give the next commit the judged queries: judgments follow ids, and a merge forgets those of deleted documents."""
     for folder in _folders(addition(before, JUDGED)):
         if (read := _judged(folder, before)) is None:
             continue
         judged, sources = read
         rows = judged.rows.astype(np.int64)
-        if live is not None:
-            gone = np.flatnonzero(~live[rows])
-            found = after.rows(before.ids.take(rows[gone])) if len(gone) else rows[:0]
-            rows[gone] = np.where(found >= 0, found, rows[gone])
-        judged.moved(rows).write(_made(addition(after, JUDGED) / folder.name), after, sources)
-
-
-def _codes(index: ForwardIndex, encoder: Encoder, spaces: Spaces, rows: np.ndarray) -> Codes:
-    return quantized_vectors(index, rows, encoder.encode(rows), spaces)
-
-
-def carry_merged(before: ForwardIndex, after: ForwardIndex, encoded: bool = True) -> None:
-    """Give the next generation the additions after a merge; without ``encoded``, judged queries alone."""
-    rows = before.live_rows
-    if encoded:
-        _link(addition(before, ADAPTED), addition(after, ADAPTED))
-        for folder, _ in stores(before, whole=True):
-            copy_store(folder, addition(after, ENCODINGS) / folder.name, rows, after)
-    for folder in _folders(addition(before, JUDGED)):
-        if (read := _judged(folder, before)) is None:
-            continue
-        judged, sources = read
-        old = judged.of_live(before)
-        if len(old.vectors):
-            moved = old.moved(np.searchsorted(rows, old.rows))
-            moved.write(_made(addition(after, JUDGED) / folder.name), after, sources)
-
-
-def carry_to_shards(
-    before: ShardedForward, after: ShardedForward, anew: bool = False, threads: int | None = None
-) -> None:
-    """Give the shards of the next generation their parts of its stores.
-
-    Args:
-        anew: after a merge or an adaptation; otherwise the parts of the generation before are appended to.
-    """
-    for folder, _ in stores(after):
-        divide_store(after, folder.name, threads, None if anew else before)
+        if renumbered is not None:
+            moved = judged.moved(renumbered.rows[rows])
+            if not len(moved.vectors):
+                continue
+        else:
+            if after.live is not None:
+                gone = np.flatnonzero(~after.live[rows])
+                found = after.rows(before.ids.take(rows[gone])) if len(gone) else NO_ROWS
+                rows[gone] = np.where(found >= 0, found, rows[gone])
+            moved = judged.moved(rows)
+        moved.write(_made(addition(after, JUDGED) / folder.name), after, sources)
 
 
 def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dict]]:

@@ -6,46 +6,35 @@ import json
 import logging
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import link_or_copy, replacing_folder
-from rerank_plugin.files.string_table import SeenHashes, StringTable, hash_strings
-from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
-from rerank_plugin.indexes.index_concepts import KNOWLEDGE, ConceptWriter, text_to_annotate
-from rerank_plugin.indexes.index_folder import (
-    APPLIED,
-    COMMIT_FILE,
-    DESCRIPTION,
-    INDEX,
-    NORMALIZATION,
-    generation,
-    write_generation,
-)
+from rerank_plugin.files.string_table import SeenHashes, hash_strings
+from rerank_plugin.indexes.commits import NextCommit
+from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
+from rerank_plugin.indexes.index_folder import APPLIED, DESCRIPTION, INDEX, NORMALIZATION
+from rerank_plugin.indexes.joining import Part
 from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
 from rerank_plugin.indexes.lucene_reader import (
     CONTENTS,
-    commit_files,
     commit_id,
     indexed_fields,
-    lucene_ids,
     lucene_numbers,
     open_reader,
     stored_documents,
 )
 from rerank_plugin.indexes.lucene_writer import LuceneWriter
+from rerank_plugin.indexes.segment import SegmentWriter
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import VERSION
@@ -57,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH = 1000  # documents per call to Java
+FIELDS = ["title", "abstract", "contents"]  # of Lucene, besides those of metadata
 LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: limits memory
 
 
@@ -126,18 +116,94 @@ def build_index(
         InputError: an existing output must not be replaced, or there is no document to index.
     """
     with replacing_folder(folder, INDEX, overwrite) as building:
-        builder = Builder(building, problems, tokenizer, annotator)
-        metadata = write_documents(builder.batches(progress(documents)), building / "lucene", threads)
-        builder.close_streams(source)
-        reader = open_reader(building / "lucene")
-        lucene_description = {
-            "path": "lucene", "commit": commit_id(reader), COMMIT_FILE: commit_files(reader)[0],
-            "fields": ["title", "abstract", "contents"], "analyzer": PORTER, NORMALIZATION: VERSION,
-            "positions": True, "document_vectors": True, "metadata": dict(sorted(metadata.items())),
+        commit = NextCommit(building, knowledge=_knowledge(building, annotator))
+        commit.entries |= {} if applied is None else {APPLIED: dict(applied)}
+        batches = distinct_batches(progress(documents), problems)
+        lucene = building / commit.lucene[0].path
+        metadata = write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, threads)
+        return finish_build(commit, [_all_of(commit, 0)], source, tokenizer, problems, metadata)
+
+
+Batches = Iterable[tuple[list[Document], np.ndarray | None]]  # documents, and the hashes of their ids, uint64 [n]
+
+
+def write_part(
+    segment: Path, lucene: Path, batches: Batches, tokenizer: Tokenizer, annotator: Any, threads: int | None
+) -> Mapping[str, int]:
+    """Write documents into a segment and a Lucene index; each is tokenized and annotated once.
+
+    Returns:
+        the number of documents with each field of metadata.
+    """
+    writer = SegmentWriter(segment, tokenizer, annotator)
+
+    def written() -> Iterator[list[Document]]:
+        for batch, hashes in batches:
+            yield batch
+            writer.extend(batch, hashes)
+
+    metadata = write_documents(written(), lucene, threads)
+    writer.close()
+    return metadata
+
+
+def build_without_lucene(
+    documents: Iterable[Document], folder: Path, source: str, tokenizer: Tokenizer = PLAIN, overwrite: bool = False
+) -> None:
+    """Build an index without a Lucene index, which scoring does not need, and so without Java; ids must be distinct."""
+    with replacing_folder(folder, INDEX, overwrite) as building:
+        commit, rest = NextCommit(building), iter(documents)
+        writer, commit.lucene = SegmentWriter(commit.segment_folder(0), tokenizer), []
+        while batch := list(islice(rest, BATCH)):
+            writer.extend(batch)
+        writer.close()
+        finish_build(commit, [_all_of(commit, 0)], source, tokenizer, Problems())
+
+
+def finish_build(
+    commit: NextCommit,
+    parts: Sequence[Part],
+    source: str,
+    tokenizer: Tokenizer,
+    problems: Problems,
+    metadata: Mapping[str, int] | None = None,
+) -> BuildReport:
+    """Write the first commit of an index, whose segments are written.
+
+    Args:
+        metadata: the number of documents with each field, where Lucene indexes of this package were written, too.
+    """
+    check_some(sum(len(part.rows) for part in parts), source, problems)
+    if metadata is not None:
+        for part, update in zip(parts, commit.lucene):
+            update.built(part.segment.ids, FIELDS)
+        commit.described = {
+            "fields": FIELDS, "analyzer": PORTER, NORMALIZATION: VERSION, "positions": True, "document_vectors": True,
+            "metadata": dict(sorted(metadata.items())),
         }  # fmt: skip
-        rows = lucene_rows(builder.forward.table("ids"), reader)
-        reader.close()
-        return builder.finish(source, rows, lucene_description, {} if applied is None else {APPLIED: applied})
+    entries = {
+        "source": source,
+        "tokenizer": tokenizer.settings,
+        NORMALIZATION: VERSION,
+        "left_out": problems.summary(kept=False),
+    }
+    joined = commit.describe(parts, len(parts), entries)
+    commit.switch()
+    concepts = json.loads(commit.written).get("concepts")
+    return BuildReport(joined.documents, joined.terms, joined.fields["text"].tokens, concepts)
+
+
+def _all_of(commit: NextCommit, shard: int) -> Part:
+    segment = commit.opened(shard)
+    return Part(segment, shard, np.arange(len(segment)))
+
+
+def _knowledge(building: Path, annotator: Any) -> IndexKnowledge | None:
+    """Give a new index the knowledge base of an annotator."""
+    if annotator is None:
+        return None
+    shutil.copytree(annotator.knowledge.folder, building / KNOWLEDGE, copy_function=link_or_copy)
+    return IndexKnowledge(building / KNOWLEDGE, annotator.settings)
 
 
 def write_documents(batches: Iterable[list[Document]], folder: Path, threads: int | None) -> Mapping[str, int]:
@@ -188,20 +254,23 @@ def build_beside(
         reader = open_reader(lucene)
         analysis = {"analyzer": analyzer or PORTER, **_own_normalization(lucene)}
         _check_analysis(reader, lucene, title_field, text_field, analysis)
-        builder = Builder(building, Problems(), tokenizer, annotator)
+        commit, problems = NextCommit(building, knowledge=_knowledge(building, annotator)), Problems()
+        writer = SegmentWriter(commit.segment_folder(0), tokenizer, annotator)
         documents = stored_documents(reader, lucene, title_field, text_field)
-        deque(builder.batches(progress(documents, reader.numDocs())), maxlen=0)
-        if builder.problems.total:
-            raise InputError(f"{lucene} cannot be used: {builder.problems.summary()[0]}; ids have to be unique")
-        builder.close_streams(str(lucene))
+        for batch, hashes in distinct_batches(progress(documents, reader.numDocs()), problems):
+            writer.extend(batch, hashes)
+        writer.close()
+        if problems.total:
+            raise InputError(f"{lucene} cannot be used: {problems.summary()[0]}; ids have to be unique")
         rows = np.full(reader.maxDoc(), -1)
         rows[lucene_numbers(reader)] = np.arange(reader.numDocs())
-        lucene_description = {
+        commit.lucene[0].rows = rows
+        commit.described = {
             "path": os.path.realpath(lucene), "commit": commit_id(reader), "fields": indexed_fields(reader),
             "title_field": title_field, "text_field": text_field, **analysis,
         }  # fmt: skip
         reader.close()
-        return builder.finish(str(lucene), rows, lucene_description)
+        return finish_build(commit, [_all_of(commit, 0)], str(lucene), tokenizer, problems)
 
 
 def _own_normalization(lucene: Path) -> dict[str, int]:
@@ -229,74 +298,6 @@ def _check_analysis(reader, lucene: Path, title_field: str | None, text_field: s
             log.warning("%s", warning)
 
 
-class Builder:
-    """Writes an index folder except its Lucene index; each document is tokenized and annotated once.
-
-    Args:
-        index: the forward index to append to, as the generation ``number``; None for a new index.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        problems: Problems,
-        tokenizer: Tokenizer,
-        annotator: Any,
-        index: ForwardIndex | None = None,
-        number: int = 1,
-    ) -> None:
-        self.folder, self.problems, self.tokenizer, self.annotator = folder, problems, tokenizer, annotator
-        self.forward = ForwardIndexWriter(folder, tokenizer, index, number)
-        self.concepts = None if annotator is None else ConceptWriter(self.forward.files, self.forward.sizes)
-
-    def batches(self, documents: Iterable[Document]) -> Iterator[list[Document]]:
-        """Write documents in batches without duplicate ids; each batch is yielded before it is written."""
-        for batch, hashes in distinct_batches(documents, self.problems):
-            yield batch
-            self.forward.extend(batch, hashes)
-            if self.concepts is not None:
-                texts = [text_to_annotate(document.title, document.abstract) for document in batch]
-                self.concepts.extend(self.annotator.concepts(texts))
-
-    def close_streams(self, source: str) -> None:
-        """Finish adding documents; an `InputError` if there were none."""
-        self.forward.close_streams()
-        if self.concepts is not None:
-            self.concepts.close()
-            if self.forward.index is None:
-                knowledge = self.annotator.knowledge.folder
-                shutil.copytree(knowledge, self.folder / KNOWLEDGE, copy_function=link_or_copy)
-        check_some(len(self.forward.ids) - self.forward.first, source, self.problems)
-
-    def finish(
-        self,
-        source: str,
-        lucene_rows: np.ndarray,
-        lucene: dict,
-        entries: Mapping[str, Any] = MappingProxyType({}),
-    ) -> BuildReport:
-        """Write the statistics and the description; ``entries`` are further ones of this."""
-        statistics = self.forward.finish(lucene_rows)
-        documents, terms = self.forward.title_lengths.length, len(self.forward.terms)
-        knowledge: dict[str, Any] = {}
-        if self.concepts is not None:
-            knowledge = {KNOWLEDGE: self.annotator.settings, "concepts": self.concepts.concepts.length}
-        description = {
-            **generation(1, 1, documents, terms),
-            "created_by": f"rerank_plugin {__version__}",
-            "source": source,
-            "tokenizer": self.tokenizer.settings,
-            NORMALIZATION: VERSION,
-            "fields": {field: asdict(numbers) for field, numbers in statistics.items()},
-            "lucene": lucene,
-            **knowledge,
-            **entries,
-            "left_out": self.problems.summary(kept=False),
-        }
-        write_generation(self.folder, description)
-        return BuildReport(documents, terms, statistics["text"].tokens, knowledge.get("concepts"))
-
-
 def check_some(count: int, source: str, problems: Problems) -> None:
     """An `InputError` if there was no document."""
     if not count:
@@ -312,19 +313,3 @@ def _encodable(document: Document) -> Document:
         id, title, abstract = (text.encode(errors="replace").decode() for text in document[:3])
         return Document(id, title, abstract, document.metadata)
     return document
-
-
-def lucene_rows(table: StringTable, reader: Any, first: int = 0) -> np.ndarray:
-    """Row of each Lucene document number, uint32 [n]: Lucene's threads and merges may reorder documents.
-
-    Args:
-        table: the ids of all rows.
-        first: row of the first document of the Lucene index, which has all later ones, too.
-    """
-    pages = (table.find(page).astype(np.uint32) for page in lucene_ids(reader))  # the largest for -1
-    rows = np.concatenate([np.zeros(0, np.uint32), *pages])
-    found = np.zeros(len(table), bool)
-    found[rows[rows < len(table)]] = True
-    if len(rows) != len(table) - first or not found[first:].all():
-        raise RuntimeError("Lucene and the forward index hold different documents")
-    return rows

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.files.arrays import ranges, slices
+from rerank_plugin.files.arrays import ranges
 from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import ForwardIndex, Words
+from rerank_plugin.indexes.forward import ForwardIndex, SegmentedTable, Words
 
 
 class FlatTokens(NamedTuple):
@@ -84,9 +84,7 @@ class Candidates:
 
     def flat_concepts(self, most: int | None = None) -> FlatTokens:
         """The concepts of every candidate, at most the first ``most`` of each; the index must hold concepts."""
-        concepts, offsets = self.index.concepts, self.index.concept_offsets
-        assert concepts is not None and offsets is not None, "the index holds concepts"
-        starts, lengths = slices(offsets, self.rows)
+        concepts, starts, lengths = self.index.concept_lists(self.rows)
         return _flat(concepts, starts, lengths if most is None else np.minimum(lengths, most))
 
     @cached_property
@@ -104,7 +102,7 @@ class Candidates:
         tied[:-1] |= tied[1:]
         if tied.any():
             ids, equal = self.index.ids, order[tied]
-            assert isinstance(ids, StringTable), "the candidates are of a stored index"
+            assert isinstance(ids, (StringTable, SegmentedTable)), "the candidates are of a stored index"
             order[tied] = equal[np.lexsort((-ids.ranks(self.rows[equal]), negated[tied]))]
         return order
 

@@ -70,8 +70,8 @@ _resident: WeakKeyDictionary[ForwardIndex, dict[torch.device, DeviceTokens | Non
 
 
 def resident_tokens(index: ForwardIndex, device: torch.device) -> DeviceTokens | None:
-    """The words of an index, which stay on the device; None where they do not fit, or for texts and shards."""
-    if index.in_memory or not hasattr(index, "tokens"):
+    """The words of an index, which stay on the device; None where they do not fit, for texts and several segments."""
+    if index.in_memory or not index.is_one_segment:
         return None
     of_devices = _resident.setdefault(index, {})
     if device not in of_devices:

@@ -38,7 +38,7 @@ class DeviceVectors:
 
     def __init__(self, store: VectorStore, device: str | torch.device):
         self.store, self.device = store, torch.device(device)
-        (count, padded), spaces = store.codes.codes.shape, len(store.spaces.widths)
+        count, padded, spaces = len(store), store.spaces.padded, len(store.spaces.widths)
         size = count * (2 * padded + 4 * spaces)
         try:
             # A CPU multiplies halves one by one.
@@ -50,10 +50,12 @@ class DeviceVectors:
                 f"the vectors of {count:,} documents take {size / 1e9:.1f} GB, more than is free on {device}: search "
                 "them on the CPU"
             ) from None
-        for start in range(0, count, CHUNK):
-            part = slice(start, start + CHUNK)
-            self.codes[part] = torch.from_numpy(np.array(store.codes.codes[part])).to(self.device)
-            self.scales[part] = torch.from_numpy(np.array(store.codes.scales[part])).to(self.device)
+        for first, part in zip(store.places.starts.tolist(), store.parts):
+            for start in range(0, len(part.rows), CHUNK):
+                some = slice(start, start + CHUNK)
+                here = slice(first + start, first + start + len(part.rows[some]))
+                self.codes[here] = torch.from_numpy(np.array(part.codes.codes[some])).to(self.device)
+                self.scales[here] = torch.from_numpy(np.array(part.codes.scales[some])).to(self.device)
         log.info("%d MB of vectors of %d documents are on %s", size >> 20, count, device)
 
     def search(
@@ -83,7 +85,7 @@ class DeviceVectors:
             places = products.T.topk(most, dim=1, sorted=False).indices  # [Q, k]
             positions = (places if allowed is None else allowed[places]).cpu().numpy()
             hits += [
-                self._best(some.take([place]), self.store.stored_rows[found], count)
+                self._best(some.take([place]), self.store.rows_at(found), count)
                 for place, found in enumerate(positions)
             ]
         return hits
@@ -126,7 +128,7 @@ class DeviceVectors:
         """
         count, (among, width), spaces = len(rows), queries.numbers.shape, queries.scales.shape[1]
         packed = np.empty((2 * count + among * (width + spaces)), np.float64)  # whole numbers are exact in it
-        packed[:count], packed[count : 2 * count] = query, self.store.positions[rows]
+        packed[:count], packed[count : 2 * count] = query, self.store.positions(rows)
         packed[2 * count : -among * spaces], packed[-among * spaces :] = queries.numbers.ravel(), queries.scales.ravel()
         moved = torch.from_numpy(packed if self.device.type != "mps" else packed.astype(np.float32)).to(self.device)
         places, positions = moved[:count].long(), moved[count : 2 * count].long()  # [n] each

@@ -89,7 +89,7 @@ class FaissVectors:
             found = found[found >= 0]
             if fitting is not None:
                 found = np.intersect1d(found, fitting.positions)
-            rows = self.store.stored_rows[found].astype(np.int64)
+            rows = self.store.rows_at(found)
             scores = self.store.scores(quantized.take([place]), rows, threads=1)
             order = np.lexsort((rows, -scores))[:count]
             hits.append((rows[order], scores[order]))
@@ -98,7 +98,7 @@ class FaissVectors:
 
 def _vectors(store: VectorStore, positions: slice) -> np.ndarray:
     """The vectors at some positions of a store, float32 [n, E]."""
-    return np.ascontiguousarray(store.decode(store.stored_rows[positions]), np.float32)
+    return np.ascontiguousarray(store.decode(store.rows_at(np.arange(len(store))[positions])), np.float32)
 
 
 def _decoded(store: VectorStore, queries: QuantizedQueries) -> np.ndarray:

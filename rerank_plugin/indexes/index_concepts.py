@@ -2,7 +2,7 @@
 
 An index that was built with a knowledge base holds
 
-* ``concepts.npy`` and ``concept_offsets.npy`` beside its words: the concepts of every document, as rows of the
+* ``concepts.npy`` and ``concept_offsets.npy`` in its segments: the concepts of every document, as rows of the
   knowledge base. Mentions are in text order, and the concepts of one mention in order of preference;
 * ``knowledge/``: the compiled knowledge base, so that the index needs no other folder;
 * in ``index.json``, under ``knowledge``: the settings of the annotator, which also annotates queries.
@@ -10,7 +10,7 @@ An index that was built with a knowledge base holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
@@ -20,8 +20,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, open_array, ranges, slices
-from rerank_plugin.files.string_table import WHOLE
+from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, ranges
 
 if TYPE_CHECKING:
     from rerank_plugin.knowledge.annotation import Annotator
@@ -38,15 +37,11 @@ def differences(stored: dict, current: dict) -> str:
 
 
 class ConceptWriter:
-    """Appends the concepts of documents to the folder of a forward index, in the order of the documents.
+    """Writes the concepts of documents into the folder of a segment, in the order of the documents."""
 
-    Args:
-        sizes: the sizes in bytes of the files to append to, by name; by default they are new.
-    """
-
-    def __init__(self, folder: Path, sizes: Mapping[str, int] = WHOLE) -> None:
-        self.concepts = ArrayWriter(folder / "concepts.npy", np.uint32, size=sizes.get("concepts.npy"))
-        self.offsets = OffsetsWriter(folder / "concept_offsets.npy", sizes.get("concept_offsets.npy"))
+    def __init__(self, folder: Path) -> None:
+        self.concepts = ArrayWriter(folder / "concepts.npy", np.uint32)
+        self.offsets = OffsetsWriter(folder / "concept_offsets.npy")
 
     def extend(self, concepts: Sequence[np.ndarray]) -> None:
         """Append the concepts of each document, uint32 [n]."""
@@ -54,22 +49,14 @@ class ConceptWriter:
             self.concepts.append(of_document)
         self.offsets.extend(list(map(len, concepts)))
 
-    def copy(self, concepts: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> None:
-        """Append the concepts of documents of another index, by its arrays and their rows int64 [n]."""
-        starts, lengths = slices(offsets, rows)
+    def copy(self, concepts: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
+        """Append the concepts of documents, each ``concepts[start : start + length]``."""
         self.concepts.append(concepts[ranges(starts, lengths)])
         self.offsets.extend(lengths.tolist())
 
     def close(self) -> None:
         self.concepts.close()
         self.offsets.close()
-
-
-def count_concepts(folder: Path, deleted: np.ndarray) -> int:
-    """The number of concepts of all documents in the folder of a forward index, without deleted rows [n]."""
-    path = folder / "concept_offsets.npy"
-    offsets = open_array(path, path.stat().st_size)
-    return int(offsets[-1]) - int(slices(offsets, deleted)[1].sum())
 
 
 def text_to_annotate(title: str, abstract: str) -> str:

@@ -1,27 +1,26 @@
-"""The index folder: a Lucene index and a forward index of one collection, and the file that describes them.
+"""The index folder: a commit that names segments of documents, a Lucene index of them, and what was made from both.
 
 =====================  ==========================================================================================
-in the folder          format 4
+in the folder          format 5
 =====================  ==========================================================================================
-index.json             the current generation: its id and number, tokenizer, statistics, source, the commit of the
-                       Lucene index, and size and checksums (:mod:`rerank_plugin.files.checksums`) of every file;
+index.json             the current commit: its id and number, tokenizer, segments in their order, statistics, source,
+                       Lucene's commit, and size and checksums (:mod:`rerank_plugin.files.checksums`) of every file;
                        replaced atomically, last
-generations/           the same of every generation that is kept; open indexes hold a lock on theirs
+commits/NUMBER.json    the same of every commit that is kept; open indexes hold a lock on theirs
+commits/NUMBER/        what a commit says of all documents together (:mod:`rerank_plugin.indexes.joining`)
+segments/NUMBER/       the segment (:mod:`rerank_plugin.indexes.segment`) that the commit NUMBER has written
 lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
-forward/NUMBER/        the forward index since the generation that was built or merged last; mostly appended to
-lucene_rows.*          the rows of Lucene's documents
-encodings/NUMBER/KEY/  document vectors of a model in a generation (:mod:`rerank_plugin.indexes.vector_store`)
+encodings/NUMBER/KEY/  document vectors of a model in a commit (:mod:`rerank_plugin.indexes.vector_store`)
 judged/NUMBER/KEY/     judged queries, encoded by a model (:mod:`rerank_plugin.indexes.judged_queries`)
 adapted/NUMBER/        the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
 knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
-shards/NUMBER/         the shards of an index of shards (:mod:`rerank_plugin.indexes.sharding`), without ``index.json``
+shards/NUMBER/         the ``segments``, the Lucene index and the ``rest`` of a shard, in an index that is divided
 =====================  ==========================================================================================
 
-Files that are only appended to are described by their length in a generation, and by a checksum of each piece that was
-added. Names of all other files of the forward index end in the number of the generation that wrote them. So an update
+No file of a commit is ever changed: a later commit names it again, or other files. So an update
 (:mod:`rerank_plugin.indexes.updating`) changes no byte that an open index reads. Encodings, judged queries and the
-adapted encoder are additions (:mod:`rerank_plugin.indexes.additions`): each generation has folders of its own, whose
-files are hard links to those of the generation before where they did not change, or were only appended to.
+adapted encoder are additions (:mod:`rerank_plugin.indexes.additions`): each commit has folders of its own, whose files
+are hard links to those of the commit before where they did not change.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ import fcntl
 import json
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
-from uuid import uuid4
 from weakref import finalize, proxy
 
 import numpy as np
@@ -46,6 +45,7 @@ from rerank_plugin.base.failures import damage, system_failure
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
+from rerank_plugin.files.arrays import are_below, open_array
 from rerank_plugin.files.checksums import (
     SAMPLED,
     check_description,
@@ -53,22 +53,29 @@ from rerank_plugin.files.checksums import (
     describe_file,
     describe_parts,
     fault,
+    passed,
     sealed,
 )
-from rerank_plugin.files.outputs import INNER, FolderKind, is_same_file, replacing, restore_interrupted
+from rerank_plugin.files.outputs import FolderKind, is_same_file, restore_interrupted
 from rerank_plugin.files.regular_files import regular
-from rerank_plugin.indexes.forward import FORWARD, ForwardIndex, Layout, is_appended, numbered
+from rerank_plugin.files.string_table import StringTable
+from rerank_plugin.indexes.forward import DELETED, NOTHING_DELETED, ForwardIndex, Whole
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.sharding import COLLECTION, REST, SHARDS, ShardedForward
+from rerank_plugin.indexes.rows import Rows
+from rerank_plugin.indexes.segment import FIELDS, SEGMENTS, Segment
 from rerank_plugin.text.normalization import VERSION
 from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 DESCRIPTION = "index.json"
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
-GENERATION, GENERATIONS = "generation", "generations"
+COMMIT, COMMITS = "commit", "commits"
+SHARDS = "shards"  # the folder of the shards, and their list in the description
+REST = "rest"  # in a shard, the folder of the Lucene indexes with the numbers of the other shards
+WHOLE = "whole"  # in the description: the files of what a commit says of all documents together
+MOST_DIGITS = 6
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
 APPLIED = "applied"  # in the description: a record of the caller's, of what was indexed; updates without one keep it
 COMMIT_FILE = "segments"  # in the description of our own Lucene index: the file of its commit
@@ -80,14 +87,17 @@ JUDGED = "judged"  # queries, the same
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
 ADDITIONS = (ENCODINGS, JUDGED, ADAPTED)
 
+SEGMENT_FILES = (f"{SEGMENTS}/*/*.npy",)
+LUCENE_FILES = tuple(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock"))
 FILES = (
     f"{ANNOTATION}/*",
-    # of generations that are kept, and of updates that were interrupted
-    f"{GENERATIONS}/*.json",
-    f"{FORWARD}/*/*.npy",
-    "lucene_rows.*.npy",
-    *(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock")),
-    # those of version 0.3.0 are not in folders of generations
+    # of commits that are kept, and of updates that were interrupted
+    f"{COMMITS}/*.json",
+    f"{COMMITS}/*/*.npy",
+    *SEGMENT_FILES,
+    *LUCENE_FILES,
+    *(f"{SHARDS}/*/{name}" for name in (*SEGMENT_FILES, *LUCENE_FILES, f"{REST}/*/*")),
+    # those of version 0.3.0 are not in folders of commits
     *(
         f"{folder}/{name}"
         for folder in (ADAPTED, f"{ADAPTED}/*")
@@ -100,20 +110,29 @@ FILES = (
         for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*", f"{JUDGED}/*/*")
         for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")
     ),
+    # format 4
+    "generations/*.json",
+    "forward/*/*.npy",
+    "lucene_rows.*.npy",
+    *(f"{SHARDS}/*/{name}" for name in ("index.json", "generations/*.json", "forward/*/*.npy", "lucene_rows.*.npy")),
+    *(f"{SHARDS}/*/{ENCODINGS}/*/*/{name}" for name in ("encodings.json", "*.npy")),
 )
-INDEX = FolderKind(
-    "an index",
-    DESCRIPTION,
-    ("format_version", "fields", "files"),
-    # shards of an earlier format had a description, and no folders of generations in the last
-    (*FILES, *(f"{SHARDS}/*/{name}" for name in (DESCRIPTION, f"{REST}/*", f"{REST}/*/*", *FILES))),
-    listed="files",
-)
+INDEX = FolderKind("an index", DESCRIPTION, ("format_version", "fields", "files"), FILES, listed="files")
 
 
 def addition(index: Index | ForwardIndex, name: str) -> Path:
-    """The folder of an addition (of `ADDITIONS`) to the generation of an open index; it need not exist."""
-    return index.folder / name / numbered(index.layout.number)
+    """The folder of an addition (of `ADDITIONS`) to the commit of an open index; it need not exist."""
+    return index.folder / name / numbered(index.number)
+
+
+def numbered(number: int) -> str:
+    """The number of a commit in names of files."""
+    return f"{number:0{MOST_DIGITS}d}"
+
+
+def commit_file(number: int) -> str:
+    """The path of the description of a commit."""
+    return f"{COMMITS}/{numbered(number)}.json"
 
 
 class Matches(NamedTuple):
@@ -134,104 +153,30 @@ class IndexReplacedError(InputError):
     """The index was replaced by another build while it was being opened."""
 
 
-def describe_files(folder: Path, names: Iterable[str] | None = None) -> dict[str, dict]:
-    """Size and checksums of the named files of a folder.
-
-    By default all files of an index, except those with checksums of their own and those rebuilt when needed.
-    """
-    if names is None:
-        excluded = [DESCRIPTION, GENERATIONS, ANNOTATION, *ADDITIONS, "lucene/write.lock"]
-        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        files = (path for path in files if not any(path.is_relative_to(folder / part) for part in excluded))
-        names = [path.relative_to(folder).as_posix() for path in files]
-    return {name: describe_index_file(folder, name) for name in names}
+def describe_files(folder: Path, names: Iterable[str], known: Mapping[str, dict] = MappingProxyType({})) -> dict:
+    """Size and checksums of the named files of a folder; ``known`` are those that are not read again."""
+    return {name: known.get(name) or describe_whole_file(folder / name) for name in sorted(names)}
 
 
-def describe_index_file(
-    folder: Path, name: str, before: dict | None = None, appended: bool | None = None
-) -> dict[str, Any]:
-    """Size and checksums of a file; of one that is appended to, of each piece.
-
-    Args:
-        before: its description in the generation before, whose pieces are not read again.
-        appended: whether it is appended to; by default its name says so (`is_appended`).
-    """
-    path = folder / name
-    if not (is_appended(name) if appended is None else appended):
-        return describe_file(path) | describe_parts(path, path.stat().st_size)
-    size, known = (0, []) if before is None else (before["bytes"], before["pieces"])
-    if (total := path.stat().st_size) > size:
-        known = [*known, describe_file(path, size, total)]
-    return {"bytes": total, "pieces": known, **describe_parts(path, total)}
-
-
-def described_again(folder: Path, name: str, described: dict) -> dict:
-    """The description of the bytes of a file that a description is of, all of which are read."""
-    path = folder / name
-    if "pieces" not in described:
-        return describe_file(path) | describe_parts(path, path.stat().st_size)
-    pieces, size = [], 0
-    for piece in described["pieces"]:
-        pieces.append(describe_file(path, size, size + piece["bytes"]))
-        size += piece["bytes"]
-    return {"bytes": size, "pieces": pieces, **describe_parts(path, size)}
+def describe_whole_file(path: Path) -> dict[str, Any]:
+    """Size and checksums of a file."""
+    return describe_file(path) | describe_parts(path, path.stat().st_size)
 
 
 def write_description(
-    path: Path,
-    description: dict,
-    names: Iterable[str],
-    appended: Collection[str] = (),
-    before: Mapping[str, dict] | None = None,
+    path: Path, description: dict, names: Iterable[str], known: Mapping[str, dict] = MappingProxyType({})
 ) -> None:
     """Write the description of an addition to an index, with the checksums of its files and its own.
 
     Args:
-        names: of the files. appended: of those that are appended to.
-        before: the descriptions of these before they were appended to.
+        known: the descriptions of files that are not read again.
     """
-    files = {name: describe_index_file(path.parent, name, (before or {}).get(name), name in appended) for name in names}
-    path.write_bytes(_with_checksums(description, files))
+    path.write_bytes(with_checksums(description, describe_files(path.parent, names, known)))
 
 
-def describe_generation(folder: Path, description: dict, files: dict[str, dict] | None = None) -> bytes:
-    """Write the description of a generation of an index, once its files are written; it is not the current one yet.
-
-    Args:
-        files: the descriptions of its files; by default of all files of the folder.
-    """
-    written = _with_checksums(description, describe_files(folder) if files is None else files)
-    (folder / GENERATIONS).mkdir(exist_ok=True)
-    (folder / GENERATIONS / f"{numbered(description['number'])}.json").write_bytes(written)
-    return written
-
-
-def switch_generation(folder: Path, written: bytes) -> None:
-    """Make the generation whose description `describe_generation` has written the current one of an index."""
-    with replacing(folder / DESCRIPTION, INNER, overwrite=True) as file:
-        file.write(written)
-
-
-def write_generation(folder: Path, description: dict, files: dict[str, dict] | None = None) -> None:
-    """Write the description of a generation of an index as `describe_generation` does, and make it the current one."""
-    switch_generation(folder, describe_generation(folder, description, files))
-
-
-def _with_checksums(description: dict, files: dict[str, dict]) -> bytes:
+def with_checksums(description: dict, files: dict[str, dict]) -> bytes:
     """A description with those of its files and its own checksum, as JSON."""
     return json.dumps(sealed({**description, "files": files}), indent=1, ensure_ascii=False).encode()
-
-
-def generation(number: int, base: int, documents: int, terms: int) -> dict:
-    """The first entries in the description of a generation; ``base`` is the one that began its forward index."""
-    return {
-        "format_version": FORMAT_VERSION,
-        GENERATION: uuid4().hex,
-        "number": number,
-        "base": base,
-        "documents": documents,
-        "terms": terms,
-    }
 
 
 @contextmanager
@@ -245,23 +190,19 @@ def reading(folder: Path, again: str) -> Iterator[None]:
         raise InputError(f"{folder} cannot be read ({damage(error)}); {again}") from None
 
 
-def forward_checksum(description: dict) -> dict[str, str]:
-    """One checksum of documents, terms and knowledge base, from an index's description, by the name of their folder.
+def forward_checksum(description: dict) -> str:
+    """One checksum of documents, terms and knowledge base, from an index's description.
 
-    It stays when documents are deleted, as their rows do, and does not depend on the version that described the files:
-    0.3.0 described no samples.
+    It stays when documents are deleted, as their rows do.
     """
-    files = description["files"].items()
-    return {
-        numbered(description["base"]): checksum_of(
-            {
-                name: {key: value for key, value in file.items() if key != SAMPLED}
-                for name, file in files
-                if is_appended(name) or name.startswith(f"{KNOWLEDGE}/")
-            }
-            | {part["path"]: part["forward_index"] for part in description.get(SHARDS, ())}
-        )
-    }
+    folders = tuple(f"{folder}/" for folder in (KNOWLEDGE, *(segment["path"] for segment in description[SEGMENTS])))
+    return checksum_of(
+        {
+            name: {key: value for key, value in file.items() if key != SAMPLED}
+            for name, file in description["files"].items()
+            if name.startswith(folders)
+        }
+    )
 
 
 def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]) -> T:
@@ -286,27 +227,27 @@ def retry_if_replaced(index: str | Path | Index | None, opening: Callable[[], T]
 class Index:
     """An index opened for reading. Opening is cheap: files are mapped on first use, and only a search starts Java.
 
-    An open index keeps its generation: updates go on beside it, and remove nothing that it reads until it is closed or
+    An open index keeps its commit: updates go on beside it, and remove nothing that it reads until it is closed or
     garbage-collected. If the whole folder is replaced by another build before a part is opened, opening that part
     raises `IndexReplacedError`; parts that are already open stay valid. ``len(index)`` is the number of documents.
 
     Args:
-        number: of a generation that is kept; by default the current one.
+        number: of a commit that is kept; by default the current one.
+        shard: the number of the shard to open alone, with the statistics of the whole; by default all.
 
     Attributes:
         folder: the index folder.
-        shards: the indexes of the shards; empty unless it is an index of shards.
-        is_written: whether it is a generation that an update of this process is writing.
+        is_written: whether it is a commit that an update of this process is writing.
 
     Raises:
         InputError: the folder is missing, unfinished or damaged, or has another format version.
     """
 
     is_written = False
-    shards: Sequence[Index] = ()
+    forward_class: type[ForwardIndex] = ForwardIndex
 
-    def __init__(self, folder: str | Path, number: int | None = None):
-        self.folder, self._number = restore_interrupted(folder), number
+    def __init__(self, folder: str | Path, number: int | None = None, shard: int | None = None):
+        self.folder, self._number, self.shard = restore_interrupted(folder), number, shard
         if not self.folder.is_dir():
             raise InputError(
                 f"no index at {self.folder}; build it with: rerank-plugin index --corpus C --index {folder}"
@@ -320,23 +261,14 @@ class Index:
         else:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
         self._check_files()
-        self.shards = self._open_shards()
         self._name = str(self.folder)  # as the caller named it: checkpoints keep no path of this machine
         self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
-
-    def _open_shards(self) -> list[Index]:
-        """The shards in this generation, which has the same number in each."""
-        try:
-            number = self.description["number"]
-            return [Index(self.folder / part["path"], number) for part in self.description.get(SHARDS, ())]
-        finally:
-            self.check_same()
 
     @property
     def _described(self) -> Path:
         """The file that is read."""
         number = self._number
-        return self.folder / (DESCRIPTION if number is None else f"{GENERATIONS}/{numbered(number)}.json")
+        return self.folder / (DESCRIPTION if number is None else commit_file(number))
 
     def _read(self) -> bytes:
         """Read the description; returns the content of its file."""
@@ -346,7 +278,7 @@ class Index:
         except FileNotFoundError:
             if self._number is not None:
                 raise InputError(f"{self._described} is missing: the index was not copied completely") from None
-            whole = self.folder.absolute().parent.parent
+            whole = self.folder.absolute().parents[1]
             remedy = "it is not an index; build one in another folder, or move this one away"
             if any(self.folder.glob("segments_*")):
                 remedy = f"it is a Lucene index; read it with: rerank-plugin index --lucene {self.folder} --index I"
@@ -360,8 +292,8 @@ class Index:
         return written
 
     def _lock(self) -> None:
-        """Lock the generation until the index is closed or garbage-collected: updates then keep its files."""
-        path = self.folder / self.generation_file
+        """Lock the commit until the index is closed or garbage-collected: updates then keep its files."""
+        path = self.folder / commit_file(self.number)
         try:
             self._locked = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -372,15 +304,13 @@ class Index:
                 f"again with: {self.rebuild}"
             ) from None
         self._unlock = finalize(self, os.close, self._locked)
-        with suppress(OSError):  # some network file systems have no locks: updates then keep all generations
+        with suppress(OSError):  # some network file systems have no locks: updates then keep all commits
             fcntl.flock(self._locked, fcntl.LOCK_SH)
 
     def close(self) -> None:
         """End the locks and give the files back: updates remove what no other index reads."""
         self._unlock()
         self.release()
-        for shard in self.shards:
-            shard.close()
 
     def release(self) -> None:
         """Give the files back once nothing else reads them; they are opened again where they are still needed.
@@ -389,28 +319,18 @@ class Index:
         """
         self.__dict__.pop("forward", None)
 
-    def following(self, written: bytes, shards: Sequence[Index] = ()) -> Index:
-        """The index of a generation that is written, but not yet the current one, by its description.
-
-        Args:
-            shards: those in that generation.
-        """
+    def following(self, written: bytes) -> Index:
+        """The index of a commit that is written, but not yet the current one, by its description."""
         following = object.__new__(type(self))
         following.folder, following._name, following._written = self.folder, self._name, written
         following.description, following.tokenizer = json.loads(written), self.tokenizer
-        following._number = following.description["number"]
-        following.is_written, following.shards = True, shards
+        following._number, following.shard, following.is_written = following.number, None, True
         following._lock()
         return following
 
-    def __reduce__(self) -> tuple[type[Index], tuple[str, int | None]]:
+    def __reduce__(self) -> tuple[type[Index], tuple[str, int | None, int | None]]:
         """Pickle and copy it as its folder, which is opened again."""
-        return type(self), (os.path.abspath(self.folder), self._number)
-
-    @property
-    def generation_file(self) -> str:
-        """The path of the file of this generation in the folder, which is locked."""
-        return f"{GENERATIONS}/{numbered(self.description['number'])}.json"
+        return type(self), (os.path.abspath(self.folder), self._number, self.shard)
 
     def _check_description(self) -> None:
         if (version := self.description.get("format_version")) != FORMAT_VERSION:
@@ -424,22 +344,21 @@ class Index:
                 f"{self.folder} was normalized by version {version}, this program knows {VERSION}: use a newer one, or "
                 f"build it again with: {self.rebuild}"
             )
-        needed = {"files": dict, "fields": dict, "lucene": dict, "number": int, "base": int}
+        needed = {"files": dict, "fields": dict, "lucene": dict, "number": int, SEGMENTS: list, WHOLE: dict}
         if KNOWLEDGE in self.description:
             needed[KNOWLEDGE] = dict
         if missing := [name for name, kind in needed.items() if not isinstance(self.description.get(name), kind)]:
             raise InputError(f"{self._described} lacks {' and '.join(missing)}; rebuild the index")
-        if not all(isinstance(part, dict) for part in self.description.get(SHARDS, ())):
-            raise InputError(
-                f"{self.folder} is an index of shards of an earlier format; build it again with: {self.rebuild}"
-            )
 
     def _check_files(self) -> None:
-        """An `InputError` if the description or a file is not that of the generation."""
+        """An `InputError` if the description or a file is not that of the commit."""
         rebuild = f"build it again with: {self.rebuild}"
         check_description(self._described, self.description, rebuild)
+        own = None if self.shard is None else f"{SHARDS}/{self.shard:03d}/"
         for name, expected in self.description["files"].items():
-            wrong = fault(self.folder / name, expected, grows=is_appended(name))
+            if own is not None and name.startswith(f"{SHARDS}/") and not name.startswith(own):
+                continue
+            wrong = fault(self.folder / name, expected)
             if wrong is not None:
                 self.check_same()
                 raise InputError(
@@ -455,10 +374,9 @@ class Index:
         return True
 
     @property
-    def layout(self) -> Layout:
-        """The paths and sizes of the files of the forward index."""
-        sizes = {name: file["bytes"] for name, file in self.description["files"].items()}
-        return Layout(self.description["number"], self.description["base"], sizes)
+    def number(self) -> int:
+        """The number of this commit."""
+        return self.description["number"]
 
     def _part(self, name: str) -> dict:
         """A part of the description; empty in another format that lacks it."""
@@ -471,20 +389,17 @@ class Index:
         source = "C" if self.lucene_folder.parent != self.folder else str(self.description.get("source", "C"))
         # Several corpora are written as a shell reads them; one that has a space in its name is not.
         corpus = source if " " in source and not os.path.exists(source) else shlex.quote(source)
-        folder, shards = self.folder, len(self.description.get(SHARDS, ()))
-        if COLLECTION in self.description:
-            folder, shards = folder.parent.parent, self.description[COLLECTION][SHARDS]
-        command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(folder))} --overwrite"
-        if shards:
+        command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(self.folder))} --overwrite"
+        if shards := len(self.description.get(SHARDS, ())):
             command = f"{command} --shards {shards}"
         if stemmer := self._part("tokenizer").get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
 
     @property
-    def generation(self) -> str | None:
-        """The unique id of this generation, as in ``index.json``."""
-        return self.description.get(GENERATION)
+    def commit(self) -> str | None:
+        """The unique id of this commit, as in ``index.json``."""
+        return self.description.get(COMMIT)
 
     @property
     def build(self) -> str:
@@ -500,30 +415,93 @@ class Index:
         """
         if not self._unlock.alive:
             raise InputError(f"the index {self.folder} is closed: open it again")
-        if not is_same_file(self._locked, self.folder / self.generation_file):
+        if not is_same_file(self._locked, self.folder / commit_file(self.number)):
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
 
     @cached_property
     def forward(self) -> ForwardIndex:
-        mean_lengths = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
         settings = self.description.get(KNOWLEDGE)
         try:
             with reading(self.folder, f"build it again with: {self.rebuild}"):
-                if self.shards:
-                    return ShardedForward(
-                        self.folder, mean_lengths, self.tokenizer, forward_checksum(self.description), self.layout,
-                        self, [shard.forward for shard in self.shards],
-                    )  # fmt: skip
                 knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
-                forward = ForwardIndex(
-                    self.folder, mean_lengths, self.tokenizer, knowledge, forward_checksum(self.description),
-                    self.layout, self,
+                entries = [one for one in self.description[SEGMENTS] if self.shard in (None, one["shard"])]
+                segments = [Segment(self.folder / one["path"], knowledge) for one in entries]
+                if [len(segment) for segment in segments] != [one["documents"] for one in entries]:
+                    raise ValueError("its segments have other numbers of documents")
+                forward = self.forward_class(
+                    self.folder, segments, self._whole(segments), self.tokenizer, knowledge,
+                    forward_checksum(self.description), self, self._lucene_rows(len(self.description[SEGMENTS])),
                 )  # fmt: skip
-            forward.name = self._name
-            forward.collection = self._part(COLLECTION).get("documents")
+            forward.name, forward.number = self._name, self.number
             return forward
         finally:  # after a failure, too: another build may be the cause
             self.check_same()
+
+    def _whole(self, segments: Sequence[Segment]) -> Whole:
+        """What the commit says of all its segments; of ``segments``, those that are open, what it says of these."""
+        described, entries = self.description[WHOLE], self.description[SEGMENTS]
+        folders = {segment.folder: segment for segment in segments}
+        opened = list[Path]()
+
+        def array(path: Path, length: int | None = None) -> np.ndarray:
+            opened.append(path)
+            return open_array(path, None, np.uint32, (length,))
+
+        vocabulary = folders.get(self.folder / described["terms"])
+        terms = StringTable(self.folder / described["terms"], "terms") if vocabulary is None else vocabulary.terms
+        counts = self.folder / described["frequency"]
+        frequency = {field: array(counts / f"df_{field}.npy", max(len(terms), 1)) for field in FIELDS}
+        places, deleted = None, NOTHING_DELETED
+        lengths = [one["documents"] for one in entries]
+        if described["places"] is not None:
+            places = array(self.folder / described["places"], sum(lengths))
+        if described["deleted"] is not None:
+            deleted = array(self.folder / described["deleted"])
+
+        def is_sound() -> bool:
+            return (
+                are_below(deleted, sum(lengths))
+                and bool((deleted[1:] > deleted[:-1]).all())
+                and (places is None or bool((np.bincount(places, minlength=sum(lengths)) == 1).all()))
+                and all(are_below(segment.numbers, len(terms)) for segment in segments)
+                and all(len(segment.numbers) or len(segment.terms) <= len(terms) for segment in segments)
+            )
+
+        if not passed(
+            [*opened, *(one.folder / "terms.offsets.npy" for one in segments)], is_sound, lengths, len(terms)
+        ):
+            raise ValueError("what the commit says of its documents does not fit them")
+        means = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
+        shards = [one["shard"] for one in entries]
+        if self.shard is None:
+            return Whole(terms, frequency, means, deleted, places, shards)
+        gone = {number: local for number, _, local in Rows(lengths, places, shards).by_shard(deleted)}
+        here = np.sort(gone.get(self.shard, NOTHING_DELETED)).astype(np.uint32)
+        own = [number for number in shards if number == self.shard]
+        return Whole(terms, frequency, means, here, None, own, self.description["documents"])
+
+    @property
+    def lucene_parts(self) -> list[dict[str, Any]]:
+        """What the description says of the Lucene index of each open shard."""
+        parts = self.description.get(SHARDS, [self.description["lucene"]])
+        return parts if self.shard is None else [parts[self.shard]]
+
+    def _lucene_rows(self, segments: int) -> list[np.ndarray]:
+        """The rows, in its shard, of the documents of each Lucene index, uint32 [L]."""
+        found, lengths = [], [0] * len(self.description.get(SHARDS, [None]))
+        for one in self.description[SEGMENTS]:
+            lengths[one["shard"]] += one["documents"]
+        for number, part in enumerate(self.lucene_parts):
+            count = lengths[number if self.shard is None else self.shard]
+            if "rows" not in part:  # there is no Lucene index
+                found.append(np.arange(count, dtype=np.uint32))
+                continue
+            path = self.folder / part["rows"]
+            rows = open_array(path, None, np.uint32, (None,))
+            if not passed([path], lambda: are_below(rows, count, DELETED), count):  # noqa: B023 (called at once)
+                raise ValueError(f"{path} has rows that do not exist")
+            found.append(rows)
+        return found
 
     @property
     def knowledge(self):
@@ -546,20 +524,22 @@ class Index:
         Raises:
             InputError: it cannot be opened, or is not the Lucene index of this build.
         """
-        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader, side_by_side
+        from rerank_plugin.indexes.lucene_reader import side_by_side
 
-        if self.shards:
-            return side_by_side([shard.open_lucene() for shard in self.shards])
-        lucene = self.description["lucene"]
+        readers = [self._open_part(self.folder / part["path"], part) for part in self.lucene_parts]
+        return readers[0] if len(readers) == 1 else side_by_side(readers)
+
+    def _open_part(self, folder: Path, part: dict[str, Any]) -> Any:
+        from rerank_plugin.indexes.lucene_reader import commit_id, open_reader
+
         try:
-            reader = open_reader(self.lucene_folder, lucene.get(COMMIT_FILE))
+            reader = open_reader(folder, part.get(COMMIT_FILE))
         finally:
             self.check_same()
-        if commit_id(reader) != lucene.get("commit"):
+        if commit_id(reader) != part.get("commit"):
             reader.close()
             raise InputError(
-                f"{self.lucene_folder} has changed since {self.folder} was built, or is of another build: build "
-                f"{self.folder} again"
+                f"{folder} has changed since {self.folder} was built, or is of another build: build {self.folder} again"
             )
         return reader
 

@@ -1,6 +1,6 @@
 """Judged queries that an index keeps, encoded by a model, with the documents that are relevant for them.
 
-``INDEX/judged/NUMBER/KEY`` is the folder of those of a generation NUMBER; KEY is the checksum of the model's weights.
+``INDEX/judged/NUMBER/KEY`` is the folder of those of a commit NUMBER; KEY is the checksum of the model's weights.
 It holds ``vectors.npy`` (float32 [Q, E], encodings of the judged queries, of length 1), ``starts.npy`` (uint64 [Q+1],
 where each query's documents start), ``rows.npy`` (uint32 [J], relevant documents as rows of the forward index,
 increasing for each query), and ``judged.json`` (format version, checksum of the forward index, sources, counts).
@@ -27,7 +27,7 @@ from rerank_plugin.indexes.index_folder import addition
 JUDGED = Artifact(
     "a folder of judged queries",
     "judged.json",
-    {"forward_index": dict[str, str], "sources": list[str], "queries": int, "relevant": int},
+    {"forward_index": str, "sources": list[str], "queries": int, "relevant": int},
     arrays={
         "vectors": Array(np.float32, "Q E", finite=True),
         "starts": Array(np.uint64, "Q+1", offsets="J"),

@@ -19,8 +19,8 @@ from rerank_plugin.base.filters import PMID_VERSION
 from rerank_plugin.corpora import Document
 from rerank_plugin.corpora.records import DocumentStream
 from rerank_plugin.indexes.building import BATCH
-from rerank_plugin.indexes.generation_writer import UpdateReport
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.update_report import UpdateReport
 
 LAST = 1 << 30  # more than any version
 

@@ -20,7 +20,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
 from rerank_plugin.files.checksums import is_sound, sealed
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
-from rerank_plugin.indexes.forward import FIELDS, ForwardIndex
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_with
 
 STATISTICS_FILE = "statistics.safetensors"

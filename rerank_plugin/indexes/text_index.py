@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from rerank_plugin.base.stopping import stop_if_asked
-from rerank_plugin.files.arrays import GrowingArray, ranges
+from rerank_plugin.files.arrays import GrowingArray, ranges, slices
 from rerank_plugin.files.string_table import StringsInMemory
-from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, IndexQuery, idf
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, Words, idf
 from rerank_plugin.indexes.known_pieces import KnownPieces
+from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.kernels.word_loops import distinct_in_fields
 
@@ -41,7 +42,7 @@ class TextIndex(ForwardIndex):
         self.statistics, self.threads = statistics, threads
         self.mean_lengths, self.tokenizer = dict(statistics.mean_lengths), statistics.tokenizer
         self.checksum, self.in_memory, self.name = None, True, statistics.source
-        self.knowledge, self.concepts, self.concept_offsets, self.owner = None, None, None, None
+        self.knowledge, self.owner = None, None
         self.deleted = np.zeros(0, np.uint32)
         self._begin()
         self.hold([], [])
@@ -126,6 +127,12 @@ class TextIndex(ForwardIndex):
         self.tokens = self.tokens[ranges(parts, np.stack([head, rest], axis=1).ravel())]
         self.offsets = np.concatenate([[0], np.cumsum(head + rest)]).astype(np.uint64)
         self.title_lengths, self.texts = head.astype(np.uint32), text
+
+    def __len__(self) -> int:
+        return len(self.title_lengths)
+
+    def words(self, rows: np.ndarray) -> Words:
+        return Words(self.tokens, *slices(self.offsets, rows))
 
     @property
     def documents(self) -> int:

@@ -1,16 +1,20 @@
-"""Adds documents to an index, deletes documents, and merges: each writes a new generation, then switches to it.
+"""Adds documents to an index, deletes documents, and merges: each writes new files, then a commit that names them.
 
-Added documents get new rows behind the others, and Lucene segments of their own. A deleted document keeps its row,
-which no statistic counts any more; one that is added again is deleted first. Merging writes the documents that are left
-in their order, as a new index of them would be written, and lets Lucene remove deleted documents from its segments.
-Encodings and other additions are written before the switch (:mod:`rerank_plugin.indexes.additions`).
+*Add* writes a segment, and a Lucene index whose segments become Lucene's; a document that replaces another gets a new
+row, and the other one is deleted. *Delete* writes a commit alone: a deleted document keeps its row, which no statistic
+counts any more. *Merge* copies the documents that are left into one segment, as a new index of them would have it, and
+lets Lucene remove deleted documents. In an index of shards each of them does so in every shard.
+
+Small segments are merged when there are `MOST` in a shard: Lucene's are not, so that no score changes.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,15 +24,21 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import temporary_folder
-from rerank_plugin.indexes.additions import Carry, OpenEncoder, carry, carry_added, carry_merged
-from rerank_plugin.indexes.building import BATCH, Builder, write_documents
-from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndexWriter, chunks
-from rerank_plugin.indexes.generation_writer import GenerationWriter, UpdateReport
-from rerank_plugin.indexes.generations import NextGeneration, updating
-from rerank_plugin.indexes.index_concepts import ConceptWriter, count_concepts
-from rerank_plugin.indexes.index_folder import APPLIED, KNOWLEDGE, Index
+from rerank_plugin.indexes.additions import Adapt, OpenEncoder, Renumbered, carry
+from rerank_plugin.indexes.building import BATCH, Batches, check_some, distinct_batches, write_part
+from rerank_plugin.indexes.commits import Following, NextCommit, updating
+from rerank_plugin.indexes.index_folder import APPLIED, Index
+from rerank_plugin.indexes.joining import Part
 from rerank_plugin.indexes.revisions import Revisions
-from rerank_plugin.indexes.sharded_updates import ShardedUpdate
+from rerank_plugin.indexes.rows import NO_ROWS
+from rerank_plugin.indexes.segment import Segment, SegmentWriter, chunks
+from rerank_plugin.indexes.sharding import shard_of
+from rerank_plugin.indexes.update_report import UpdateReport
+
+log = logging.getLogger(__name__)
+
+MOST = 8  # segments of a shard, at which small ones are merged
+SMALLER = 2  # a segment is merged with those behind it if it is at most so many times as large as all of them
 
 
 def add(
@@ -40,6 +50,7 @@ def add(
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     applied: Mapping[str, Any] | None = None,
+    merge_small: bool = True,
 ) -> UpdateReport:
     """Add documents to an index. A document whose id the index holds replaces the older one.
 
@@ -49,42 +60,98 @@ def add(
 
     Args:
         open_encoder: opens the model of each encoding that the index has.
-        applied: the caller's record of what the corpus is, under `APPLIED` in the description of the new generation,
-            which is written even if nothing else changes; None keeps the record of the generation before.
+        applied: the caller's record of what the corpus is, under `APPLIED` in the description of the new commit,
+            which is written even if nothing else changes; None keeps the record of the commit before.
+        merge_small: whether to merge small segments where there are many.
 
     Raises:
         InputError: as in `updating`; there is no document to add, and nothing is recorded; or the index was annotated
             otherwise than this program annotates.
     """
-    entries = {} if applied is None else {APPLIED: applied}
-    with updating(folder, entries) as (index, following), closing(Revisions(index, documents)) as revisions:
+    with updating(folder) as (commit, following), closing(Revisions(_open(commit), documents)) as revisions:
+        commit.entries |= {} if applied is None else {APPLIED: dict(applied)}
         current = revisions.current()
-        if (first := next(current, None)) is None and (revisions.any or entries):
-            return revisions.report(_delete(index, following, revisions.withdrawn()))
+        if (first := next(current, None)) is None and (revisions.any or commit.entries):
+            return revisions.report(_delete(commit, following, revisions.withdrawn()))
         documents = chain(() if first is None else (first,), current)
-        carrying = partial(carry_added, open_encoder=open_encoder, threads=threads)
-        if index.shards:
-            update_of_shards = ShardedUpdate(index, following)
-            added = update_of_shards.add(documents, source, problems, carrying, threads, progress, revisions.withdrawn)
-            return revisions.report(added)
-        update = GenerationWriter(index)
-        knowledge = index.forward.knowledge
-        annotator = None if knowledge is None else knowledge.new_annotator(threads)
-        builder = Builder(index.folder, problems, index.tokenizer, annotator, index.forward, update.number)
-        replaced = [NO_ROWS]
+        index, replaced = _open(commit), [NO_ROWS]
 
-        def batches(items: Iterable[Document]) -> Iterator[list[Document]]:
-            for batch in builder.batches(items):
+        def batches() -> Iterator[tuple[list[Document], np.ndarray]]:
+            for batch, hashes in distinct_batches(progress(documents), problems):
                 rows = index.forward.rows([document.id for document in batch])
                 replaced.append(rows[rows >= 0])
-                yield batch
+                yield batch, hashes
 
-        with temporary_folder(index.folder / "lucene") as addition:
-            metadata = write_documents(batches(progress(documents)), addition, threads)
-            builder.close_streams(source)
-            deleted = np.unique(np.concatenate([*replaced, revisions.withdrawn()]))
-            update.add_lucene(addition, builder.forward, deleted, metadata)
-        return revisions.report(_finish(update, following, builder.forward, deleted, carrying, problems))
+        knowledge = index.forward.knowledge
+        annotator = None if knowledge is None else knowledge.new_annotator(threads)
+        metadata, additions, parts = Counter[str](), dict[int, tuple[Path, Segment]](), list[Part]()
+        with temporary_folder(index.folder / "addition") as temporary:
+            rows_of = _Division(temporary, commit.shards or 1)
+            for shard, some in rows_of.divided(batches()):
+                lucene = temporary / f"lucene{shard}"
+                written = write_part(commit.segment_folder(shard), lucene, some, index.tokenizer, annotator, threads)
+                metadata.update(written)
+                segment = commit.opened(shard)
+                if len(segment):
+                    additions[shard] = lucene, segment
+            count = sum(len(segment) for _, segment in additions.values())
+            check_some(count, source, problems)
+            gone = np.unique(np.concatenate([*replaced, revisions.withdrawn()]))
+            commit.change_lucene(gone, additions, metadata)
+            parts = [
+                Part(segment, shard, len(index.forward) + rows_of.rows(shard, len(segment)))
+                for shard, (_, segment) in additions.items()
+            ]
+        entries = {"left_out": [*index.description["left_out"], *problems.summary(kept=False)]}
+        report = _finish(commit, following, parts, gone, entries, open_encoder=open_encoder, threads=threads)
+        report = revisions.report(report)
+    if merge_small:
+        _merge_small(folder)
+    return report
+
+
+def _open(commit: NextCommit) -> Index:
+    assert commit.before is not None, "updates are of an index"
+    return commit.before
+
+
+class _Division:
+    """The documents of an addition by shard: of one shard as they come, of several from temporary files."""
+
+    def __init__(self, folder: Path, shards: int):
+        self.folder, self.shards = folder, shards
+        self.numbers = [np.zeros(0, np.uint16)]
+
+    def divided(self, batches: Batches) -> Iterator[tuple[int, Batches]]:
+        """Each shard that gets documents, with these."""
+        if self.shards == 1:
+            yield 0, batches
+            return
+        files = [self.folder / f"{shard}.jsonl" for shard in range(self.shards)]
+        streams = [open(file, "w", encoding="utf-8") for file in files]
+        try:
+            for batch, hashes in batches:
+                assert hashes is not None, "distinct documents have hashes"
+                self.numbers.append(shard_of(hashes, self.shards))
+                for shard in np.unique(self.numbers[-1]).tolist():
+                    some = [batch[place] for place in np.flatnonzero(self.numbers[-1] == shard).tolist()]
+                    streams[shard].write(f"{json.dumps(some, ensure_ascii=False)}\n")
+        finally:
+            for stream in streams:
+                stream.close()
+        for shard, file in enumerate(files):
+            if file.stat().st_size:
+                yield shard, _read(file)
+
+    def rows(self, shard: int, count: int) -> np.ndarray:
+        """Which of all added documents are in a shard, which has ``count`` of them, int64 [count]."""
+        return np.arange(count) if self.shards == 1 else np.flatnonzero(np.concatenate(self.numbers) == shard)
+
+
+def _read(file: Path) -> Iterator[tuple[list[Document], None]]:
+    with open(file, encoding="utf-8") as lines:
+        for line in lines:
+            yield [Document(*fields) for fields in json.loads(line)], None
 
 
 def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None = None) -> UpdateReport:
@@ -96,86 +163,141 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
     Raises:
         InputError: as in `updating`; the index has no document with one of the ids, or no other documents.
     """
-    with updating(folder) as (index, following):
-        rows = index.forward.rows(ids) if len(ids) else NO_ROWS
+    with updating(folder) as (commit, following):
+        rows = _open(commit).forward.rows(ids) if len(ids) else NO_ROWS
         if len(missing := np.flatnonzero(rows < 0)):
             first = f"'{ids[missing[0]]}'" + (f" at {places[missing[0]]}" if places else "")
             raise InputError(
                 f"{len(missing):,} of {len(ids):,} ids to delete are not in {folder}, the first {first}: nothing was "
                 "deleted; take them out"
             )
-        return _delete(index, following, np.unique(rows))
+        return _delete(commit, following, np.unique(rows))
 
 
-def _delete(index: Index, following: NextGeneration, rows: np.ndarray) -> UpdateReport:
-    """Delete rows, int64 [n], increasing; with neither rows nor entries, the generation stays."""
+def _delete(commit: NextCommit, following: Following, rows: np.ndarray) -> UpdateReport:
+    """Delete rows, int64 [n], increasing; with neither rows nor entries, the commit stays."""
+    index = _open(commit)
     if len(rows) == len(index):
         raise InputError(f"no document would be left in {index.folder}: delete the folder instead")
-    if not len(rows) and not following.entries:
+    if not len(rows) and not commit.entries:
         return UpdateReport(0, 0, len(index))
-    if index.shards:
-        return ShardedUpdate(index, following).delete(rows, carry)
-    update = GenerationWriter(index)
-    writer = ForwardIndexWriter(index.folder, index.tokenizer, index.forward, update.number)
-    writer.close_streams()
-    update.change_lucene(rows)
-    return _finish(update, following, writer, rows, carry)
+    commit.change_lucene(rows, {}, {})
+    return _finish(commit, following, [], rows)
+
+
+def _finish(
+    commit: NextCommit,
+    following: Following,
+    new: Sequence[Part],
+    gone: np.ndarray,
+    entries: Mapping[str, object] = {},
+    adapt: Adapt | None = None,
+    open_encoder: OpenEncoder | None = None,
+    threads: int | None = None,
+) -> UpdateReport:
+    """Describe a commit of more segments and fewer documents, write its additions, and switch to it."""
+    forward = _open(commit).forward
+    deleted = np.union1d(np.asarray(forward.deleted, np.int64), gone)
+    joined = commit.describe([*commit.parts, *new], len(new), entries, gone, deleted)
+    with following() as after:
+        if adapt is None:
+            carry(forward, after.forward, open_encoder=open_encoder, threads=threads)
+        else:
+            adapt(forward, after.forward)
+    return UpdateReport(sum(len(part.rows) for part in new), len(gone), joined.documents)
 
 
 def merge(
     folder: str | Path,
     progress: Callable[[Iterable[np.ndarray]], Iterable[np.ndarray]] = iter,
-    adapt: Carry | None = None,
+    adapt: Adapt | None = None,
 ) -> UpdateReport:
     """Remove deleted documents for good; the files are then those of a new index of the others in their order.
 
     Args:
-        adapt: writes the encodings of the next generation anew, instead of copying those of the current one.
+        adapt: writes the encodings of the next commit anew, instead of copying those of the current one.
 
     Raises:
         InputError: as in `updating`, or of ``adapt``.
     """
-    with updating(folder) as (index, following):
-        changed = index.description["number"] > index.description["base"]  # something was added or deleted
-        if not changed and adapt is None:
+    with updating(folder) as (commit, following):
+        index = _open(commit)
+        segments = len(index.forward.segments)
+        if segments > (commit.shards or 1) or len(index.forward.deleted):
+            return _merge(commit, following, 0, progress, adapt)
+        if adapt is None:
             return UpdateReport(0, 0, len(index))
-        carrying = adapt or carry_merged
-        if index.shards:
-            sharded = ShardedUpdate(index, following, anew=changed)
-            return sharded.merge(carrying, progress) if changed else sharded.delete(NO_ROWS, carrying, anew=True)
-        update, forward = GenerationWriter(index), index.forward
-        if not changed:
-            writer = ForwardIndexWriter(index.folder, index.tokenizer, forward, update.number)
-            writer.close_streams()
-            update.change_lucene(NO_ROWS)
-            return _finish(update, following, writer, NO_ROWS, carrying)
-        writer = ForwardIndexWriter(index.folder, index.tokenizer, number=update.number)
-        concepts = None if forward.concepts is None else ConceptWriter(writer.files)
-        for rows in progress(list(chunks(forward.live_rows, BATCH))):
-            writer.copy(forward, rows)
-            if concepts is not None and forward.concepts is not None and forward.concept_offsets is not None:
-                concepts.copy(forward.concepts, forward.concept_offsets, rows)
-        writer.close_streams()
-        if concepts is not None:
-            concepts.close()
-        update.merge_lucene(writer.table("ids"))
-        return _finish(update, following, writer, NO_ROWS, carrying)
+        return _finish(commit, following, [], NO_ROWS, adapt=adapt)
 
 
-def _finish(
-    update: GenerationWriter,
-    following: NextGeneration,
-    writer: ForwardIndexWriter,
-    deleted: np.ndarray,
-    carry: Carry,
-    problems: Problems | None = None,
+def _merge_small(folder: str | Path) -> None:
+    """Merge the last segments of each shard into one where a shard has `MOST`, but none of the first ones."""
+    with updating(folder) as (commit, following):
+        written = Counter[int]()  # documents by the commit that has written them, in the order of rows
+        segments = Counter[int]()
+        for segment, shard, rows in commit.parts:
+            written[int(segment.folder.name)] += len(rows)
+            segments[shard] += 1
+        if max(segments.values()) < MOST:
+            return
+        numbers, sizes = sorted(written), [written[number] for number in sorted(written)]
+        small = [place for place in range(1, len(sizes) - 1) if sizes[place] <= SMALLER * sum(sizes[place + 1 :])]
+        first = min([*small, len(sizes) - 2])
+        log.warning("%s has %d segments in a shard: the last %d are merged", folder, MOST, len(sizes) - first)
+        _merge(commit, following, numbers[first])
+
+
+def _merge(
+    commit: NextCommit,
+    following: Following,
+    first: int,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    adapt: Adapt | None = None,
 ) -> UpdateReport:
-    """Write the statistics and the additions of the new generation, and switch to it."""
-    index, statistics = update.index, writer.finish(update.lucene_rows, deleted)
-    description = update.description(writer, statistics, problems)
-    if KNOWLEDGE in description:
-        description["concepts"] = count_concepts(writer.files, writer.deleted)
-    with following.described(description, update.files(writer)) as after:
-        carry(index.forward, after.forward)
-    added = 0 if writer.index is None else len(writer.ids) - writer.first
-    return UpdateReport(added, len(deleted), writer.documents)
+    """Copy the documents of segments into one of each shard, without deleted documents.
+
+    Args:
+        first: the number of the commit that has written the first of these segments; 0 merges Lucene's, too.
+    """
+    index, forward = _open(commit), _open(commit).forward
+    kept = [part for part in commit.parts if int(part.segment.folder.name) < first]
+    merged = [part for part in commit.parts if int(part.segment.folder.name) >= first]
+    stays = np.ones(len(forward), bool)
+    for _, _, rows in merged:
+        stays[rows] = forward.live is None or forward.live[rows]
+    numbers = np.where(stays, np.cumsum(stays) - 1, -1)  # of the rows here, in the next commit
+    live = [
+        np.concatenate([NO_ROWS, *(part.rows for part in merged if part.shard == shard)])
+        for shard in range(commit.shards or 1)
+    ]
+    live = [rows[stays[rows]] for rows in live]
+    new = list[Part]()
+    batches = progress([(shard, some) for shard, rows in enumerate(live) for some in chunks(rows, BATCH)])
+    writers = {
+        shard: SegmentWriter(commit.segment_folder(shard), index.tokenizer, concepts=forward.knowledge is not None)
+        for shard, rows in enumerate(live)
+        if first == 0 or len(rows)
+    }
+    for shard, rows in batches:
+        writers[shard].copy(forward, rows)
+    for shard, writer in writers.items():
+        writer.close()
+        new.append(Part(commit.opened(shard), shard, numbers[live[shard]]))
+    for shard, update in enumerate(commit.lucene):
+        if first == 0:
+            update.merge(commit.opened(shard).ids, index.lucene_fields)
+            continue
+        of_shard = forward.places.of_shard(shard)
+        update.renumber(np.cumsum(stays[of_shard]) - 1)
+    kept = [part._replace(rows=numbers[part.rows]) for part in kept]
+    deleted = numbers[np.asarray(forward.deleted, np.int64)]
+    joined = commit.describe(
+        [*kept, *new], len(new), {}, deleted=deleted[deleted >= 0], anew=first == 0, copied=first > 0
+    )
+    renumbered = Renumbered(numbers, dict(enumerate(live)), len(kept))
+    with following() as after:
+        if adapt is None:
+            carry(forward, after.forward, renumbered)
+        else:
+            adapt(forward, after.forward, renumbered)
+    return UpdateReport(0, 0, joined.documents)

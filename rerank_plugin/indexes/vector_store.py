@@ -1,26 +1,25 @@
 """The vectors of all documents of an index by one model, as 8-bit codes in inverted lists, and the search of them.
 
-``INDEX/encodings/NUMBER/KEY`` is the folder of one encoding in the generation NUMBER of an index; KEY is the checksum
-of the model's weights. :mod:`rerank_plugin.indexes.vector_store_writer` writes it. Its arrays are memory-mapped:
+``INDEX/encodings/NUMBER/KEY`` is the folder of one encoding in the commit NUMBER of an index; KEY is the checksum of
+the model's weights. :mod:`rerank_plugin.indexes.vector_store_writer` writes it. Its arrays are memory-mapped:
 
 ==================  ================  ====================================================================
 ``.npy`` file       dtype and shape   content
 ==================  ================  ====================================================================
-codes               int8 [R, P]       vectors (:mod:`rerank_plugin.kernels.quantization`), list after list
-scales              float32 [R, S]    what the codes of each space are multiplied with
-rows                int32 [R]         the row of the document at each position, increasing within a list
-positions           int32 [R]         the position of each row
-lists               int64 [G, L + 1]  where each list of a segment starts, and where the last one ends
+codes.SEGMENT       int8 [R, P]       vectors (:mod:`rerank_plugin.kernels.quantization`), list after list
+scales.SEGMENT      float32 [R, S]    what the codes of each space are multiplied with
+rows.SEGMENT        int32 [R]         the row in the segment of the document at each position, increasing in a list
+positions.SEGMENT   int32 [R]         the position of each row
+lists.SEGMENT       int64 [L + 1]     where each list starts, and where the last one ends
 centroids           int8 [L, P]       codes of the lists' centroids, unit vectors
 centroid_scales     float32 [L, S]    and their scales
 ==================  ================  ====================================================================
 
-A store is made with one segment. Documents that are added later are appended to the first five arrays, as segments with
-lists of their own, under the same encoder and the same centroids: a generation reads as many bytes as its description
-says. Arrays that did not change are hard links to those of the generation before. When an index is merged, the codes of
-the documents that are left are copied into one segment.
+Each segment of the index has arrays of its own, which are written once; encoder and centroids are the same for all.
+Arrays that a commit has in common with the one before are hard links to those of it. When segments are merged, the
+codes of the documents that are left are copied.
 
-``encodings.json`` has checksums of weights, documents and arrays (of each appended piece), shapes, the checkpoint, the
+``encodings.json`` has checksums of weights, documents and arrays, shapes, the checkpoint, the
 measured recall, and how many words the encoder did not know. It may name a ``source``: the checksum of an encoder whose
 vectors are those of the first spaces (that of an encoder that was adapted to the collection), which reads this store
 then. ``KEY.pieces`` has the codes of an interrupted encoding, in the order of rows.
@@ -30,7 +29,7 @@ centroids have the largest products with the query; it may miss documents, but a
 the last bit the same as of any other search or of given rows.
 
 Letters in shapes: R documents, E numbers of a vector, P codes of a vector, S spaces, L lists, G segments, Q queries, k
-best.
+best. *Positions* in the whole store number the documents of all segments, one segment after the other.
 """
 
 from __future__ import annotations
@@ -50,9 +49,11 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges
 from rerank_plugin.files.checksums import check_description, fault, passed
 from rerank_plugin.files.regular_files import regular
-from rerank_plugin.indexes.forward import NO_ROWS, ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, addition, reading
+from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, addition, reading
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
+from rerank_plugin.indexes.rows import NO_ROWS, Rows
+from rerank_plugin.indexes.segment import Segment
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
 
@@ -62,12 +63,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DESCRIPTION_FILE = "encodings.json"
-FORMAT_VERSION = 3  # 1 had numbers of floating point, 2 had no segments
+FORMAT_VERSION = 4  # 1 had numbers of floating point, 2 no segments, 3 arrays of all of them
 SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
-COUNTED = "counted"  # in the description of a shard's store: where the lists of the whole index start
+HELD = "held"  # in the description of the store of an index of shards: the documents of each list
 ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
-APPENDED = ("codes", "scales", "rows", "positions", "lists")
-ARRAYS = (*APPENDED, "centroids", "centroid_scales")
+OF_SEGMENT = ("codes", "scales", "rows", "positions", "lists")
+CENTROIDS = ("centroids", "centroid_scales")
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
 PROBES = 512  # inverted lists that a search reads, and more where they hold fewer than `FLAT` documents
 RANGE = 4096  # positions that a thread takes at once
@@ -80,41 +81,54 @@ def encodings_folder(index: ForwardIndex, key: str) -> Path:
     return addition(index, FOLDER) / key
 
 
-def array_path(folder: Path, name: str) -> Path:
-    """The file of an array of a store."""
-    return folder / f"{name}.npy"
+def array_path(folder: Path, name: str, segment: str = "") -> Path:
+    """The file of an array of a store, or of a segment in it."""
+    return folder / f"{name}{segment and '.'}{segment}.npy"
+
+
+def segment_name(segment: Segment) -> str:
+    """What the names of a segment's arrays in a store end in: its number, in an index of shards behind the shard's."""
+    shard = segment.folder.parents[1].name
+    return f"{shard}.{segment.folder.name}" if segment.folder.parents[2].name == SHARDS else segment.folder.name
+
+
+class StorePart(NamedTuple):
+    """The arrays of a segment in a store; see the module."""
+
+    codes: Codes
+    rows: np.ndarray
+    positions: np.ndarray
+    lists: np.ndarray
 
 
 class Fitting(NamedTuple):
-    """The documents that fit a filter: their positions int64 [n], increasing, and lists' starts, int64 [G, L + 1]."""
+    """The documents that fit a filter.
+
+    Attributes:
+        positions: theirs in the whole store, int64 [n], increasing.
+        lists: where those of each list start among them, int64 [G, L + 1].
+        held: the number of documents in each list that fit, by which lists to read are chosen, int64 [L]; of the whole
+            collection, if the store is a part of it.
+    """
 
     positions: np.ndarray
     lists: np.ndarray
-    counted: np.ndarray | None = None  # `lists` of the whole collection, of which the store may be a part
-
-    @property
-    def counts(self) -> np.ndarray:
-        """The lists' starts by which lists to read are chosen, int64 [G, L + 1]."""
-        return self.lists if self.counted is None else self.counted
-
-    @property
-    def held(self) -> np.ndarray:
-        """The number of documents that fit in each list, int64 [L]."""
-        return np.diff(self.lists, axis=1).sum(axis=0)
+    held: np.ndarray
 
     def in_whole(self, held: np.ndarray) -> Fitting:
         """These, read from the lists that the whole collection would read, with ``held`` of all its parts in sum."""
-        return self._replace(counted=np.concatenate([[0], np.cumsum(held)])[None])
+        return self._replace(held=held)
 
 
 class VectorStore:
     """The codes of all documents of an index; see the module for the arrays. It is thread-safe.
 
     Args:
+        parts: of each segment. rows: of the index, in these segments.
         deleted: rows of deleted documents, int [n], which no search finds.
 
     Attributes:
-        rows: of the document at each position, `LEFT_OUT` of those that were deleted. stored_rows: theirs, too.
+        held: the number of documents in each list, int64 [L]; of all shards, if these are the vectors of one.
         probes: lists that a search reads by default.
         threads: that share the products of many documents.
         description: of the folder; empty until it is written.
@@ -124,29 +138,24 @@ class VectorStore:
     def __init__(
         self,
         spaces: Spaces,
-        codes: np.ndarray,
-        scales: np.ndarray,
-        rows: np.ndarray,
-        positions: np.ndarray,
-        lists: np.ndarray,
-        centroids: np.ndarray,
-        centroid_scales: np.ndarray,
+        parts: Sequence[StorePart],
+        rows: Rows,
+        centroids: Codes,
         probes: int = PROBES,
         threads: int | None = None,
         description: dict | None = None,
         size: int | None = None,
         deleted: np.ndarray = NO_ROWS,
     ):
-        self.spaces, self.codes, self.positions = spaces, Codes(codes, scales), positions
-        self.rows = self.stored_rows = rows
-        self.lists, self.centroids = lists, Codes(centroids, centroid_scales)
-        # Where the lists would start without deleted documents, or, if this is a shard's, in the store of the whole.
-        self.counted = lists
-        if len(deleted):
-            gone = np.sort(positions[deleted])
-            self.rows = np.array(rows)
-            self.rows[gone] = LEFT_OUT
-            self.counted = lists - np.searchsorted(gone, lists)
+        self.spaces, self.parts, self.places, self.centroids = spaces, parts, rows, centroids
+        self.lists = np.stack([part.lists for part in parts]) + rows.starts[:-1, None]  # [G, L + 1]
+        self.held = np.diff(self.lists, axis=1).sum(axis=0)
+        self.searched = [part.rows for part in parts]  # with `LEFT_OUT` for deleted documents
+        for number, _, local in rows.by_segment(deleted):
+            gone = np.sort(parts[number].positions[local])
+            self.searched[number] = np.array(parts[number].rows)
+            self.searched[number][gone] = LEFT_OUT
+            self.held -= np.diff(np.searchsorted(gone, parts[number].lists))
         self.probes, self.threads, self.description = probes, threads or available_threads(), description or {}
         self.size = size or spaces.size
 
@@ -156,12 +165,12 @@ class VectorStore:
         positions = np.zeros(documents, np.int32)
         positions[rows] = np.arange(len(rows))
         centroids = spaces.quantize(np.zeros((1, spaces.size), np.float32))
-        lists = np.array([[0, len(rows)]])
-        return cls(spaces, *spaces.quantize(vectors), rows.astype(np.int32), positions, lists, *centroids)
+        part = StorePart(spaces.quantize(vectors), rows.astype(np.int32), positions, np.array([0, len(rows)]))
+        return cls(spaces, [part], Rows([documents]), centroids)
 
     def __len__(self) -> int:
         """The number of documents, with those that were deleted."""
-        return len(self.rows)
+        return sum(len(part.rows) for part in self.parts)
 
     @property
     def inverted_lists(self) -> int:
@@ -176,13 +185,54 @@ class VectorStore:
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of documents ``rows`` int64 [n], float32 [n, E]."""
-        return self.spaces.decode(self.codes.take(self.positions[rows]))[:, : self.size]
+        return self.spaces.decode(self.codes(rows))[:, : self.size]
+
+    def codes(self, rows: np.ndarray) -> Codes:
+        """The codes of documents ``rows`` int64 [n]."""
+        if len(self.parts) == 1 and self.places.places is None:
+            return self.parts[0].codes.take(self.parts[0].positions[rows])
+        found = self.spaces.empty(len(rows))
+        for number, at, local in self.places.by_segment(rows):
+            part = self.parts[number]
+            found.codes[at], found.scales[at] = part.codes.take(part.positions[local])
+        return found
+
+    def lists_of(self, rows: np.ndarray) -> np.ndarray:
+        """The list of each of the documents ``rows`` int64 [n], int32 [n]."""
+        lists = np.zeros(len(rows), np.int32)
+        for number, at, local in self.places.by_segment(rows):
+            part = self.parts[number]
+            lists[at] = np.searchsorted(part.lists, part.positions[local], "right") - 1
+        return lists
+
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """The positions in the whole store of documents ``rows`` int64 [n], int64 [n]."""
+        positions = np.zeros(len(rows), np.int64)
+        for number, at, local in self.places.by_segment(rows):
+            positions[at] = self.parts[number].positions[local] + self.places.starts[number]
+        return positions
+
+    def rows_at(self, positions: np.ndarray) -> np.ndarray:
+        """The rows of the documents at positions in the whole store, int64 [n]."""
+        rows, numbers = np.zeros(len(positions), np.int64), np.searchsorted(self.places.starts, positions, "right") - 1
+        for number in np.unique(numbers).tolist():
+            at = np.flatnonzero(numbers == number)
+            local = self.parts[number].rows[positions[at] - self.places.starts[number]]
+            rows[at] = self.places.of_segment(number, local)
+        return rows
 
     def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of documents ``rows`` int64 [C] for a query, float32 [C]."""
         from rerank_plugin.kernels.quantized_products import scores
 
-        return scores(self.codes, self.positions[rows], self.quantize(query), threads or self.threads)[0]
+        quantized, threads = self.quantize(query), threads or self.threads
+        if len(self.parts) == 1 and self.places.places is None:
+            return scores(self.parts[0].codes, self.parts[0].positions[rows], quantized, threads)[0]
+        found = np.zeros(len(rows), np.float32)
+        for number, at, local in self.places.by_segment(rows):
+            part = self.parts[number]
+            found[at] = scores(part.codes, part.positions[local], quantized, threads)[0]
+        return found
 
     def search(
         self,
@@ -232,20 +282,20 @@ class VectorStore:
         probes: int | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """As :meth:`search` for each query of float32 [Q, E]; an exhaustive search reads the codes once for all."""
-        from rerank_plugin.kernels.quantized_products import best
-
         queries, fitting = self.quantize(queries), self.fitting(fits)
-        held, lists = int(self.counted[-1, -1]), self.inverted_lists
-        documents = held if fitting is None else int(fitting.counts[-1, -1])
+        held, lists = int(self.held.sum()), self.inverted_lists
+        documents = held if fitting is None else int(fitting.held.sum())
         reach = max(count, math.ceil((probes or self.probes) * held / lists))
         exhaustive = documents <= (reach if fitting is None else max(reach, FLAT))
         threads = self.threads if min(reach, documents) >= MANY else 1
         if exhaustive:
             if fitting is not None:
-                return best(self.codes, self.rows, fitting.positions, fitting.positions + 1, queries, count, threads)
-            starts = np.arange(0, len(self), RANGE)
-            stops = np.minimum(starts + RANGE, len(self))
-            return best(self.codes, self.rows, starts, stops, queries, count, threads)
+                return self._best(fitting.positions, fitting.positions + 1, queries, count, threads)
+            borders = [(first, first + len(rows)) for first, rows in zip(self.places.starts.tolist(), self.searched)]
+            parts = [(np.arange(first, end, RANGE), end) for first, end in borders]
+            starts = np.concatenate([some for some, _ in parts])
+            stops = np.concatenate([np.minimum(some + RANGE, end) for some, end in parts])
+            return self._best(starts, stops, queries, count, threads)
         hits = []
         for place in range(len(queries.numbers)):
             query = queries.take([place])
@@ -253,8 +303,26 @@ class VectorStore:
             if fitting is not None:
                 positions = fitting.positions[ranges(starts, stops - starts)]
                 starts, stops = positions, positions + 1
-            hits += best(self.codes, self.rows, starts, stops, query, count, threads)
+            hits += self._best(starts, stops, query, count, threads)
         return hits
+
+    def _best(
+        self, starts: np.ndarray, stops: np.ndarray, queries: QuantizedQueries, count: int, threads: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The best documents for each query in ranges of positions, int64 [n], none of which is in two segments."""
+        from rerank_plugin.kernels.quantized_products import best
+
+        if len(self.parts) == 1 and self.places.places is None:
+            return best(self.parts[0].codes, self.searched[0], starts, stops, queries, count, threads)
+        found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in queries.numbers]
+        numbers = np.searchsorted(self.places.starts, starts, "right") - 1
+        for number in np.unique(numbers).tolist():
+            at, first = numbers == number, self.places.starts[number]
+            codes, rows = self.parts[number].codes, self.searched[number]
+            of_part = best(codes, rows, starts[at] - first, stops[at] - first, queries, count, threads)
+            for hits, (local, scores) in zip(found, of_part):
+                hits.append((self.places.of_segment(number, local), scores))
+        return [merged_hits(hits, count) for hits in found]
 
     def _probe(self, query: QuantizedQueries, fitting: Fitting | None, reach: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the nearest lists that hold ``reach`` documents start and end in the segments, int64 [n] each.
@@ -263,15 +331,15 @@ class VectorStore:
         """
         from rerank_plugin.kernels.quantized_products import best
 
-        lists, offsets, counted = self.inverted_lists, self.lists, self.counted
+        lists, offsets, documents = self.inverted_lists, self.lists, self.held
         if fitting is not None:
-            offsets, counted = fitting.lists, fitting.counts
-        some = 2 * math.ceil(lists * reach / max(int(counted[-1, -1]), 1))
+            offsets, documents = fitting.lists, fitting.held
+        some = 2 * math.ceil(lists * reach / max(int(documents.sum()), 1))
         while True:
             some = min(some, lists)
             numbers = np.arange(lists, dtype=np.int32)
             nearest, _ = best(self.centroids, numbers, np.array([0]), np.array([lists]), query, some)[0]
-            held = np.cumsum((counted[:, nearest + 1] - counted[:, nearest]).sum(axis=0))
+            held = np.cumsum(documents[nearest])
             if held[-1] >= reach or some == lists:
                 nearest = nearest[: np.searchsorted(held, reach) + 1]
                 starts, stops = offsets[:, nearest].T.ravel(), offsets[:, nearest + 1].T.ravel()
@@ -283,8 +351,9 @@ class VectorStore:
         """What a search needs to know of the documents that fit a filter, bool [R]: 8 bytes for each of them."""
         if fits is None or isinstance(fits, Fitting):
             return fits
-        positions = np.sort(self.positions[np.flatnonzero(fits)]).astype(np.int64)
-        return Fitting(positions, np.searchsorted(positions, self.lists))
+        positions = np.sort(self.positions(np.flatnonzero(fits)))
+        lists = np.searchsorted(positions, self.lists)
+        return Fitting(positions, lists, np.diff(lists, axis=1).sum(axis=0))
 
     def recall(self, seed: int, queries: np.ndarray | None = None, depth: int = DEPTH) -> float:
         """The share of the best ``depth`` documents that searches find, in the mean of some queries.
@@ -301,6 +370,15 @@ class VectorStore:
         probed = self.search_many(queries, depth)
         shares = [np.isin(best, rows).mean() for (best, _), (rows, _) in zip(exact, probed)]
         return float(np.mean(shares))
+
+
+def merged_hits(parts: Sequence[tuple[np.ndarray, np.ndarray]], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best ``count`` of the rows int64 [n] and scores float32 [n] of several parts, ties by the lowest row."""
+    if not parts:
+        return NO_ROWS, np.zeros(0, np.float32)
+    rows, scores = map(np.concatenate, zip(*parts))
+    order = np.lexsort((rows, -scores))[:count]
+    return rows[order], scores[order]
 
 
 @singledispatch  # an index whose vectors other processes have opens them there
@@ -321,36 +399,34 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         return None
     repair = again(index, described)
     with reading(folder, repair):
-        names = ("weights", "documents", "spaces", "lists", "segments", "probes", "files")
-        entries = {name: described[name] for name in names}
-        files, probes = entries.pop("files"), entries.pop("probes")
-        arrays = open_arrays(folder, described)
-        opened = [array_path(folder, name) for name in ARRAYS]
-        changed = [path.name for path in opened if _fault(path, files[path.name]) is not None]
+        entries = {name: described[name] for name in ("weights", "spaces", "lists", "segments", "probes", "files")}
+        files, probes, lists = entries.pop("files"), entries.pop("probes"), entries.pop("lists")
+        names = [segment_name(segment) for segment in index.segments]
+        if missing := [name for name in names if name not in entries["segments"]]:
+            raise ValueError(f"it has no segment {missing[0]}")
+        opened = store_files(folder, names)
+        changed = [path.name for path in opened if fault(path, files[path.name]) is not None]
+        parts, centroids = open_arrays(folder, names)
         shared = entries["spaces"][: len(spaces.widths)] if described.get(SOURCE) == key else entries["spaces"]
         stored = Spaces(entries["spaces"])
-    documents, lists = len(index), entries["lists"]
     wrong = [
         f"{name} {value}, expected {expected}"
         for name, value, expected in (
             ("weights", entries["weights"], folder.name),
-            ("documents", entries["documents"], documents),
             ("spaces", shared, list(spaces.widths)),
         )
         if value != expected
     ]
     if not wrong:
-        shapes = shapes_of(documents, entries["segments"], lists, stored)
-        wrong = [f"{name} has changed" for name in changed] or _misshaped(arrays, shapes)
-    if not wrong and not passed(opened, lambda: _fit(arrays, documents), documents):
+        wrong = [f"{name} has changed" for name in changed] or _misshaped(index, parts, centroids, lists, stored)
+    sizes = list(map(len, index.segments))
+    if not wrong and not passed(opened, lambda: all(map(_fits, parts)), sizes):
         wrong = ["its lists, rows and positions do not fit together"]
     if wrong:
         raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {repair}")
-    store = VectorStore(
-        stored, **arrays, probes=probes, threads=threads, description=described, size=spaces.size, deleted=index.deleted
-    )
-    if COUNTED in described:
-        store.counted = np.array(described[COUNTED], np.int64)
+    store = VectorStore(stored, parts, index.places, centroids, probes, threads, described, spaces.size, index.deleted)
+    if HELD in described:
+        store.held = np.array(described[HELD], np.int64)
     return store
 
 
@@ -375,26 +451,34 @@ def read_description(folder: Path, index: ForwardIndex) -> dict | None:
     return described
 
 
-def open_arrays(folder: Path, described: dict) -> dict[str, np.ndarray]:
-    """The arrays of a store, as far as its description says."""
-    sizes = {name: described["files"][f"{name}.npy"]["bytes"] if name in APPENDED else None for name in ARRAYS}
-    return {name: open_array(array_path(folder, name), size) for name, size in sizes.items()}
+def store_files(folder: Path, segments: Sequence[str]) -> list[Path]:
+    """The files of the arrays of a store with these segments."""
+    of_segments = [array_path(folder, name, segment) for segment in segments for name in OF_SEGMENT]
+    return [*of_segments, *(array_path(folder, name) for name in CENTROIDS)]
+
+
+def open_arrays(folder: Path, segments: Sequence[str]) -> tuple[list[StorePart], Codes]:
+    """The arrays of some segments of a store, and its centroids."""
+    parts = []
+    for segment in segments:
+        codes, scales, *rest = (open_array(array_path(folder, name, segment)) for name in OF_SEGMENT)
+        parts.append(StorePart(Codes(codes, scales), *rest))
+    return parts, Codes(*(open_array(array_path(folder, name)) for name in CENTROIDS))
 
 
 def check_arrays(folder: Path, index: ForwardIndex, described: dict, whole: bool) -> None:
-    """Compare the arrays of a store with its description, before their bytes get new checksums.
+    """Compare the arrays of a store with its description, before they are linked or copied.
 
     Args:
-        whole: compare all bytes, of those that are appended to, too.
+        whole: compare all bytes; otherwise those of the centroids, and a sample of the others.
 
     Raises:
         InputError: names the first array that differs.
     """
     repair = again(index, described)
     with reading(folder, repair):
-        for name in ARRAYS:
-            path, file = array_path(folder, name), described["files"][f"{name}.npy"]
-            wrong = fault(path, file, grows="pieces" in file, whole=whole or name not in APPENDED)
+        for path in store_files(folder, described["segments"]):
+            wrong = fault(path, described["files"][path.name], whole=whole or path.stem in CENTROIDS)
             if wrong is not None:
                 raise InputError(f"{path} {wrong}; {repair}")
 
@@ -427,41 +511,34 @@ def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
     return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
 
 
-def _fault(path: Path, described: dict) -> str | None:
-    """As :func:`rerank_plugin.files.checksums.fault`; an array may have been appended to since."""
-    return fault(path, described, grows="pieces" in described)
-
-
-def _fit(arrays: dict[str, np.ndarray], documents: int) -> bool:
-    """Whether all rows and positions in the arrays of a store exist, and lists and segments follow one another."""
-    rows, positions, lists = arrays["rows"], arrays["positions"], arrays["lists"]
+def _fits(part: StorePart) -> bool:
+    """Whether all rows and positions in the arrays of a segment exist, and lists follow one another."""
+    _, rows, positions, lists = part
     return (
-        bool((lists[1:, 0] == lists[:-1, -1]).all())
-        and are_offsets(lists.ravel(), documents)
-        and are_below(positions, documents)
-        and are_below(rows, documents)
-        and bool((rows[positions] == np.arange(documents)).all())
+        are_offsets(lists, len(rows))
+        and are_below(positions, len(rows))
+        and are_below(rows, len(rows))
+        and bool((rows[positions] == np.arange(len(rows))).all())
     )
 
 
-def shapes_of(documents: int, segments: int, lists: int, spaces: Spaces) -> dict[str, tuple[type, Sequence[int]]]:
-    """The type and the shape of each array of a store."""
-    of_space = len(spaces.widths)
-    return {
-        "codes": (np.int8, (documents, spaces.padded)),
-        "scales": (np.float32, (documents, of_space)),
-        "rows": (np.int32, (documents,)),
-        "positions": (np.int32, (documents,)),
-        "lists": (np.int64, (segments, lists + 1)),
-        "centroids": (np.int8, (lists, spaces.padded)),
-        "centroid_scales": (np.float32, (lists, of_space)),
-    }
-
-
-def _misshaped(arrays: dict[str, np.ndarray], shapes: dict[str, tuple[type, Sequence[int]]]) -> list[str]:
+def _misshaped(
+    index: ForwardIndex, parts: Sequence[StorePart], centroids: Codes, lists: int, spaces: Spaces
+) -> list[str]:
     """What is wrong with the arrays of a store, as phrases."""
+    checked: list[tuple[str, np.ndarray, Any, Any]] = [("centroids", centroids.codes, np.int8, (lists, spaces.padded))]
+    checked += [("centroid_scales", centroids.scales, np.float32, (lists, len(spaces.widths)))]
+    for segment, ((codes, scales), rows, positions, starts) in zip(index.segments, parts):
+        end, count = f".{segment_name(segment)}", len(segment)
+        checked += [
+            (f"codes{end}", codes, np.int8, (count, spaces.padded)),
+            (f"scales{end}", scales, np.float32, (count, len(spaces.widths))),
+            (f"rows{end}", rows, np.int32, (count,)),
+            (f"positions{end}", positions, np.int32, (count,)),
+            (f"lists{end}", starts, np.int64, (lists + 1,)),
+        ]
     return [
-        f"{name} is {arrays[name].dtype} {list(arrays[name].shape)}, expected {np.dtype(dtype)} {list(shape)}"
-        for name, (dtype, shape) in shapes.items()
-        if arrays[name].dtype != dtype or arrays[name].shape != shape
+        f"{name} is {array.dtype} {list(array.shape)}, expected {np.dtype(dtype)} {list(shape)}"
+        for name, array, dtype, shape in checked
+        if array.dtype != dtype or array.shape != shape
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,33 +21,34 @@ from numpy.lib.format import open_memmap
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
-from rerank_plugin.files.arrays import ArrayWriter, open_array, save_array
+from rerank_plugin.files.arrays import save_array
 from rerank_plugin.files.checksums import CHECKSUM as CHECKSUM_ENTRY
 from rerank_plugin.files.outputs import (
     INNER,
     FolderKind,
-    link_or_copy,
     remove_folder,
     remove_leftovers,
     replacing,
     replacing_folder,
 )
-from rerank_plugin.indexes.forward import ForwardIndex, chunks
+from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.indexes.index_folder import addition, reading, write_description
+from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
-    APPENDED,
-    ARRAYS,
+    CENTROIDS,
     DEPTH,
     DESCRIPTION_FILE,
     FLAT,
     FORMAT_VERSION,
+    HELD,
     PROBES,
     VectorStore,
     array_path,
     encodings_folder,
     open_arrays,
-    shapes_of,
+    segment_name,
+    store_files,
 )
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes, Spaces
@@ -63,7 +64,6 @@ ENCODED = FolderKind(
 PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
 CHECKSUM = 16  # bytes
 PIECE = 16_384  # documents whose vectors are held in memory at once
-SEGMENT = 65_536  # added documents that get lists of their own together; their codes are held in memory
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
 FLOOR = 0.85  # recall of the documents of the sample, below which something is wrong with the lists
@@ -76,28 +76,32 @@ class Pieces:
 
     Args:
         size: documents of a piece.
+        rows: of the documents to encode, int64 [n], increasing; by default all.
 
     Raises:
         InputError: the index is not in an index folder.
     """
 
-    def __init__(self, index: ForwardIndex, key: str, spaces: Spaces, size: int = PIECE):
+    def __init__(
+        self, index: ForwardIndex, key: str, spaces: Spaces, size: int = PIECE, rows: np.ndarray | None = None
+    ):
         if index.checksum is None:
             raise InputError(
                 f"{index.folder} is no index folder with an index.json, which tells which documents it holds"
             )
         self.index, self.key, self.spaces, self.size = index, key, spaces, size
+        self.rows = np.arange(len(index)) if rows is None else rows
         self.folder = encodings_folder(index, f"{key}{PIECES}")
         self.sound: set[Path] = set()  # files that were compared with their checksums
         self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """The rows of each piece, int64 [n]."""
-        for start in range(0, len(self.index), self.size):
-            yield np.arange(start, min(start + self.size, len(self.index)))
+        return chunks(self.rows, self.size)
 
     def _file(self, rows: np.ndarray) -> Path:
-        name = json.dumps([self.index.checksum, FORMAT_VERSION, self.spaces.widths, int(rows[0]), len(rows)])
+        place = int(rows[0]), int(rows[-1]), len(rows)
+        name = json.dumps([self.index.checksum, FORMAT_VERSION, self.spaces.widths, *place])
         return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
 
     def has(self, rows: np.ndarray) -> bool:
@@ -143,7 +147,7 @@ class Pieces:
 
     def take(self, rows: np.ndarray) -> Codes:
         """The codes of some rows, int64 [n], increasing."""
-        parts = [self.read(piece).take(rows[_within(rows, piece)] - piece[0]) for piece in self]
+        parts = [self.read(piece).take(np.searchsorted(piece, rows[_within(rows, piece)])) for piece in self]
         return Codes(*map(np.concatenate, zip(*parts)))
 
     def remove(self) -> None:
@@ -249,29 +253,16 @@ def write_store(
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
     with replacing_folder(folder, ENCODED, overwrite) as writing:
         centroids = centroids or _centroids(pieces, lists, config.seed, threads)
-        nearest = np.zeros(documents, np.int32)
-        for some in pieces if lists > 1 else ():
-            nearest[some[0] : some[-1] + 1] = _nearest(pieces.read(some), centroids, spaces, threads)
-        offsets, positions, rows = _placed(nearest, lists)
-        codes = open_memmap(array_path(writing, "codes"), "w+", np.int8, (documents, spaces.padded))
-        scales = open_memmap(array_path(writing, "scales"), "w+", np.float32, (documents, len(spaces.widths)))
-        for some in pieces:
-            codes[positions[some]], scales[positions[some]] = pieces.read(some)
-        codes.flush()
-        scales.flush()
-        arrays = {"rows": rows, "positions": positions, "lists": offsets}
-        arrays |= {"centroids": centroids.codes, "centroid_scales": centroids.scales}
-        for name, array in arrays.items():
-            save_array(array_path(writing, name), array)
-        store = VectorStore(spaces, codes, scales, rows, positions, offsets, *centroids, probes, threads)
+        write_centroids(writing, centroids)
+        numbers = range(len(index.segments))
+        write_segments(writing, index, numbers, pieces, pieces.read, nearest_of(centroids, spaces, threads), centroids)
+        parts, _ = open_arrays(writing, [segment_name(segment) for segment in index.segments])
+        store = VectorStore(spaces, parts, index.places, centroids, probes, threads)
         described = {
             "format_version": FORMAT_VERSION,
             "weights": pieces.key,
-            "forward_index": index.checksum,
-            "documents": documents,
             "spaces": spaces.widths,
             "lists": lists,
-            "segments": 1,
             "nlist": config.lists,
             "nprobe": config.probes,
             "probes": probes,
@@ -283,117 +274,129 @@ def write_store(
                 f"searches of {probes} of {lists} inverted lists find {described['recall']:.0%} of the "
                 f"{DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
-        del store, codes, scales
-        _describe(writing, described)
+        del store, parts
+        describe_store(writing, index, described)
     pieces.remove()
     return folder
 
 
-def append_to_store(
-    before: Path,
+def write_centroids(folder: Path, centroids: Codes) -> None:
+    for name, array in zip(CENTROIDS, centroids):
+        save_array(array_path(folder, name), array)
+
+
+def nearest_of(
+    centroids: Codes, spaces: Spaces, threads: int | None = None
+) -> Callable[[np.ndarray, Codes], np.ndarray]:
+    """A function that gives the list of each document, int32 [n], by rows, which do not matter, and codes."""
+    threads = threads or available_threads()
+    return lambda _, found: _nearest(found, centroids, spaces, threads)
+
+
+def write_segments(
     folder: Path,
     index: ForwardIndex,
+    numbers: Sequence[int],
+    pieces: Iterable[np.ndarray],
     codes: Callable[[np.ndarray], Codes],
-    description: dict | None = None,
-    threads: int | None = None,
+    lists_of: Callable[[np.ndarray, Codes], np.ndarray],
+    centroids: Codes,
 ) -> None:
-    """Write a store of more documents, whose arrays are those of a store before, appended to.
+    """Write the arrays of some segments of a store.
 
     Args:
-        before: the folder of that store, in the generation before. folder: of the new one.
-        index: of all documents.
-        codes: those of rows int64 [n]; it is called for the rows that are new, in pieces.
-        description: entries that change.
+        numbers: of these segments in the index.
+        pieces: the rows of their documents, increasing, int64 [n] each; they are read twice.
+        codes: those of a piece. lists_of: the list of each of its documents, int32 [n].
     """
-    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    spaces, lists, threads = Spaces(described["spaces"]), described["lists"], threads or available_threads()
-    folder.mkdir(parents=True)
-    for name in ARRAYS:
-        link_or_copy(array_path(before, name), array_path(folder, name))
-    centroids = Codes(*(open_array(array_path(folder, name)) for name in ("centroids", "centroid_scales")))
-    shapes = shapes_of(0, 0, lists, spaces)
-    sizes = {name: described["files"][f"{name}.npy"]["bytes"] for name in APPENDED}
-    writers = {
-        name: ArrayWriter(array_path(folder, name), shapes[name][0], tuple(shapes[name][1][1:]), sizes[name])
-        for name in APPENDED
+    lists = len(centroids.codes)
+    placed: dict[int, np.ndarray] = {n: np.zeros(len(index.segments[n]), np.int32) for n in numbers}
+    for rows in pieces if lists > 1 else ():
+        nearest = lists_of(rows, codes(rows))
+        for number, at, local in index.places.by_segment(rows):
+            placed[number][local] = nearest[at]
+    written: dict[int, Codes] = {}
+    for number in numbers:
+        name, count = segment_name(index.segments[number]), len(index.segments[number])
+        offsets, placed[number], rows = _placed(placed[number], lists)
+        for kind, values in (("rows", rows), ("positions", placed[number]), ("lists", offsets)):
+            save_array(array_path(folder, kind, name), values)
+        shapes = (np.int8, (count, centroids.codes.shape[1])), (np.float32, (count, centroids.scales.shape[1]))
+        written[number] = Codes(
+            *(
+                open_memmap(array_path(folder, kind, name), "w+", dtype, shape) if count else np.zeros(shape, dtype)
+                for kind, (dtype, shape) in zip(("codes", "scales"), shapes)
+            )
+        )
+        if not count:
+            for kind, values in zip(("codes", "scales"), written[number]):
+                save_array(array_path(folder, kind, name), values)
+    for rows in pieces:
+        found = codes(rows)
+        for number, at, local in index.places.by_segment(rows):
+            positions = placed[number][local]
+            written[number].codes[positions], written[number].scales[positions] = found.take(at)
+    for array in (array for both in written.values() for array in both):
+        if isinstance(array, np.memmap):
+            array.flush()
+
+
+def describe_store(folder: Path, index: ForwardIndex, description: dict) -> None:
+    """Write the description of a store whose arrays are written, for the segments of an index.
+
+    Args:
+        description: of the store before, whose files are not read again, or the first entries of a new one.
+    """
+    names = [segment_name(segment) for segment in index.segments]
+    described = {
+        **{name: value for name, value in description.items() if name not in ("files", CHECKSUM_ENTRY, HELD)},
+        "forward_index": index.checksum,
+        "documents": len(index),
+        "segments": names,
     }
-    for segment in chunks(np.arange(described["documents"], len(index)), SEGMENT):
-        found, nearest = [], []
-        for rows in chunks(segment, PIECE):
-            found.append(codes(rows))
-            nearest.append(_nearest(found[-1], centroids, spaces, threads))
-        together = Codes(*map(np.concatenate, zip(*found)))
-        offsets, positions, order = _placed(np.concatenate(nearest), lists)
-        for places in chunks(order, PIECE):
-            some = together.take(places)
-            writers["codes"].append(some.codes)
-            writers["scales"].append(some.scales)
-        writers["rows"].append(order + segment[0])
-        writers["positions"].append(positions + segment[0])
-        writers["lists"].append(offsets + segment[0])
-    for writer in writers.values():
-        writer.close()
-    changed = {"documents": len(index), "forward_index": index.checksum, "segments": writers["lists"].length}
-    _describe(folder, {**described, **changed, **(description or {})}, described["files"])
+    if index.places.places is not None:  # processes of shards have the numbers of the whole from here
+        parts, centroids = open_arrays(folder, names)
+        store = VectorStore(
+            Spaces(description["spaces"]), parts, index.places, centroids, deleted=np.asarray(index.deleted)
+        )
+        described[HELD] = store.held.tolist()
+    files = [path.name for path in store_files(folder, names)]
+    write_description(folder / DESCRIPTION_FILE, described, files, description.get("files", {}))
 
 
-def copy_store(before: Path, folder: Path, rows: np.ndarray, index: ForwardIndex) -> None:
-    """Write a store of some documents of another, whose codes and centroids it has, in one segment.
-
-    Args:
-        before: the folder of that store. folder: of the new one.
-        rows: of the documents there, increasing, int [R]; here they have the rows from 0 on.
-        index: of the documents.
-    """
-    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    lists, arrays = described["lists"], open_arrays(before, described)
-    folder.mkdir(parents=True)
-    for name in ("centroids", "centroid_scales"):
-        link_or_copy(array_path(before, name), array_path(folder, name))
-    borders, nearest = arrays["lists"].ravel(), np.empty(len(rows), np.int32)
-    for start in range(0, len(rows), PIECE):  # the segments lie one after the other, so that borders increase
-        positions = arrays["positions"][rows[start : start + PIECE]]
-        nearest[start : start + PIECE] = (np.searchsorted(borders, positions, "right") - 1) % (lists + 1)
-    offsets, positions, order = _placed(nearest, lists)
-    for name, array in (("rows", order), ("positions", positions), ("lists", offsets)):
-        save_array(array_path(folder, name), array)
-    for name in ("codes", "scales"):
-        writer = ArrayWriter(array_path(folder, name), arrays[name].dtype, arrays[name].shape[1:])
-        for places in chunks(order, PIECE):
-            writer.append(arrays[name][arrays["positions"][rows[places]]])
-        writer.close()
-    _describe(folder, {**described, "documents": len(rows), "forward_index": index.checksum, "segments": 1})
-
-
-def divide_again(before: Path, rows: np.ndarray, index: ForwardIndex, seed: int, threads: int | None = None) -> None:
+def divide_again(
+    before: Path, places: ForwardIndex, rows: np.ndarray, index: ForwardIndex, seed: int, threads: int | None = None
+) -> None:
     """Write a store of some documents of another, with its codes, but with lists of their own, as a new store has.
 
-    Arguments as in :func:`copy_store`.
+    Args:
+        before: the folder of that store. places: its index.
+        rows: of the documents there, increasing, int [R]; here they have the rows from 0 on.
+        index: of the documents.
 
     Raises:
         InputError: as :func:`write_store`.
     """
     described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    arrays = open_arrays(before, described)
-    found, pieces = Codes(arrays["codes"], arrays["scales"]), Pieces(index, before.name, Spaces(described["spaces"]))
+    old, pieces = open_written(before, described, places), Pieces(index, before.name, Spaces(described["spaces"]))
     for piece in pieces:
-        pieces.keep_codes(piece, found.take(arrays["positions"][rows[piece]]))
+        pieces.keep_codes(piece, old.codes(rows[piece]))
     written = {"format_version", "weights", "forward_index", "documents", "spaces", "lists", "segments"}
-    written |= {"nlist", "nprobe", "probes", "recall", "files", CHECKSUM_ENTRY}
+    written |= {"nlist", "nprobe", "probes", "recall", "files", HELD, CHECKSUM_ENTRY}
     kept = {name: value for name, value in described.items() if name not in written}
     write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
+
+
+def open_written(folder: Path, described: dict, index: ForwardIndex) -> VectorStore:
+    """The store of an open index, by its description, with all documents."""
+    parts, centroids = open_arrays(folder, described["segments"])
+    return VectorStore(Spaces(described["spaces"]), parts, index.places, centroids)
 
 
 def lists_config(described: dict, index: ForwardIndex, seed: int) -> ListsConfig:
     """The settings of a store for its lists, from its description, for the documents of another index."""
     lists = described["nlist"]
     return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), described["nprobe"], seed=seed)
-
-
-def _describe(folder: Path, description: dict, before: dict[str, dict] | None = None) -> None:
-    """Write the description of a store; ``before`` are the entries of files that were appended to since."""
-    names, appended = ([f"{name}.npy" for name in names] for names in (ARRAYS, APPENDED))
-    write_description(folder / DESCRIPTION_FILE, description, names, appended, before)
 
 
 def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
@@ -418,7 +421,7 @@ def _nearest(found: Codes, centroids: Codes, spaces: Spaces, threads: int) -> np
 
 
 def _placed(nearest: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where lists start and end, int64 [1, L + 1]; the position of each row and the row at each position, int32 [n].
+    """Where lists start and end, int64 [L + 1]; the position of each row and the row at each position, int32 [n].
 
     Args:
         nearest: the list of each row, int32 [n]; its memory has the positions afterwards.
@@ -427,4 +430,4 @@ def _placed(nearest: np.ndarray, lists: int) -> tuple[np.ndarray, np.ndarray, np
 
     offsets, rows = np.zeros(lists + 1, np.int64), np.empty_like(nearest)
     place_in_lists(nearest, offsets, rows)
-    return offsets[None], nearest, rows
+    return offsets, nearest, rows

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.checksums import CHECKSUM, checksum_of
 from rerank_plugin.files.outputs import TEMPORARY
 from rerank_plugin.files.regular_files import regular
-from rerank_plugin.indexes.forward import field_statistics, together
 from rerank_plugin.indexes.index_folder import (
     COMMIT_FILE,
     DESCRIPTION,
@@ -20,10 +19,11 @@ from rerank_plugin.indexes.index_folder import (
     JUDGED,
     Index,
     addition,
-    described_again,
+    commit_file,
+    describe_whole_file,
     reading,
 )
-from rerank_plugin.indexes.sharding import COLLECTION
+from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store import FORMAT_VERSION
 from rerank_plugin.indexes.vector_store_writer import PIECES
 
@@ -35,19 +35,21 @@ def verify(index: Index) -> int:
         InputError: a file is damaged, missing, or not listed in the description; or the description does not match its
             checksum or the files.
     """
-    description = index.description
+    description, own = index.description, index.folder / commit_file(index.number)
     for name, file in description["files"].items():
-        if not _agree(described_again(index.folder, name, file), file):
+        if not _agree(describe_whole_file(index.folder / name), file):
             raise InputError(f"{index.folder / name} does not match its checksum: rebuild the index")
-    if (commit := description["lucene"].get(COMMIT_FILE)) and f"lucene/{commit}" not in description["files"]:
-        raise InputError(f"{index.lucene_folder / commit} is not on the list of {DESCRIPTION}: rebuild the index")
+    for lucene in index.lucene_parts:
+        if (commit := lucene.get(COMMIT_FILE)) and f"{lucene['path']}/{commit}" not in description["files"]:
+            path = index.folder / lucene["path"] / commit
+            raise InputError(f"{path} is not on the list of {DESCRIPTION}: rebuild the index")
     _check_statistics(index)
-    if json.loads(regular(index.folder / index.generation_file).read_bytes()) != description:
-        raise InputError(f"{index.folder / index.generation_file} differs from {DESCRIPTION}: rebuild the index")
-    count = len(description["files"]) + sum(map(verify, index.shards))
+    if json.loads(regular(own).read_bytes()) != description:
+        raise InputError(f"{own} differs from {DESCRIPTION}: rebuild the index")
+    count = len(description["files"])
     for part, expected in _parts(index):
         count += 1 + _verify_part(part, expected)
-    if COLLECTION not in description and (fault := INDEX.fault(index.folder)):
+    if fault := INDEX.fault(index.folder):
         raise InputError(f"{index.folder} {fault}")
     return count
 
@@ -68,13 +70,15 @@ def _compare(path: Path, files: dict, listed: dict, repair: str) -> None:
 
 def _check_statistics(index: Index) -> None:
     """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
-    if COLLECTION in index.description:
-        return  # a shard has the statistics of its collection, which are compared there
     forward, path = index.forward, index.folder / DESCRIPTION
-    parts = [shard.forward for shard in index.shards] or [forward]
-    of_parts = [field_statistics(part.offsets, part.title_lengths, part.deleted) for part in parts]
-    for field, statistics in together(of_parts, forward.documents).items():
-        described, expected = index.description["fields"].get(field), asdict(statistics)
+    counts = Counter[str]()
+    for segment in forward.segments:
+        counts.update(segment.token_counts())
+    for number, _, local in forward.places.by_segment(forward.deleted):
+        counts.subtract(forward.segments[number].token_counts(local))
+    for field in FIELDS:
+        mean = counts[field] / max(forward.documents, 1)
+        described, expected = index.description["fields"].get(field), {"tokens": counts[field], "mean_length": mean}
         if described != expected:
             raise InputError(
                 f"{path}: the field {field} has {described}, but its documents {expected}: rebuild the index"
@@ -108,6 +112,6 @@ def _verify_part(path: Path, expected: dict) -> int:
     if description.get(CHECKSUM) != checksum_of(description) or entries != expected:
         raise InputError(f"{path} is damaged, of another index, or of an earlier version: {repair}")
     names = [file.name for file in path.parent.iterdir() if file.is_file() and file != path]
-    files = {name: described_again(path.parent, name, listed.get(name, {})) for name in names}
+    files = {name: describe_whole_file(path.parent / name) for name in names}
     _compare(path, files, listed, repair)
     return len(listed)

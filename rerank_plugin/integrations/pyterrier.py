@@ -352,7 +352,7 @@ class IndexArtifact(pt.Artifact):
 
 def artifact_metadata(folder: str, files: list[str]) -> dict[str, str] | None:
     """Type and format of a folder with these entries if it is an index, else None."""
-    if DESCRIPTION not in files or "generations" not in files:
+    if DESCRIPTION not in files or "commits" not in files:
         return None
     return {"type": IndexArtifact.ARTIFACT_TYPE, "format": IndexArtifact.ARTIFACT_FORMAT}
 

@@ -82,6 +82,10 @@ class Spaces:
             codes[:, start : start + part.shape[1]] = numbers
         return Codes(codes, scales)
 
+    def empty(self, count: int) -> Codes:
+        """Codes of ``count`` vectors, to be filled."""
+        return Codes(np.zeros((count, self.padded), np.int8), np.zeros((count, len(self.widths)), np.float32))
+
     def decode(self, quantized: Codes) -> np.ndarray:
         """The vectors that codes stand for, float32 [n, E]."""
         return quantized.codes[:, self.columns] * np.repeat(quantized.scales, self.widths, axis=1)

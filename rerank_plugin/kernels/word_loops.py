@@ -271,3 +271,21 @@ def distinct_in_fields(tokens, offsets, title_lengths, words):
                     seen[part, word] = document + 1
                     counts[part, document] += 1
     return counts
+
+
+@njit(nogil=True, cache=True)
+def copy_words(tokens, starts, lengths, numbers, target, places):
+    """Copy the words of documents, with the numbers that they have in another vocabulary.
+
+    Args:
+        tokens: uint32 [T]. starts, lengths: of each document, int64 [n].
+        numbers: of terms in the other vocabulary, uint32 [V]; empty if they are the same.
+        target: uint32, filled from ``places`` int64 [n] on.
+    """
+    for document in range(len(starts)):
+        start, place = starts[document], places[document]
+        if document + AHEAD < len(starts):
+            prefetch_run(tokens, starts[document + AHEAD], lengths[document + AHEAD])
+        for position in range(lengths[document]):
+            term = tokens[start + position]
+            target[place + position] = numbers[term] if len(numbers) else term

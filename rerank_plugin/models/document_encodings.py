@@ -18,8 +18,8 @@ import torch
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import chunks
-from rerank_plugin.indexes.sharding import gathered_words
+from rerank_plugin.indexes.forward import gathered_words
+from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.indexes.vector_store_writer import ENCODED, ListsConfig, Pieces, write_store

@@ -133,7 +133,7 @@ class Pipeline:
     entire_sets: bool = True
 
     def open(self) -> OpenPipeline:
-        """Open index, first stage and rerankers, all of one generation of the index.
+        """Open index, first stage and rerankers, all of one commit of the index.
 
         Raises:
             InputError: there is no such index, reranker or first stage, or they do not fit together.
@@ -196,7 +196,7 @@ class Pipeline:
 
 
 class OpenPipeline:
-    """A pipeline whose parts are open, all of one generation of the index. It is thread-safe.
+    """A pipeline whose parts are open, all of one commit of the index. It is thread-safe.
 
     Args:
         scorer: the rerankers as one scorer (:class:`~rerank_plugin.ranking.cascade.Cascade`); None without any.

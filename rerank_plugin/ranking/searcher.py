@@ -511,7 +511,7 @@ def _reranker(reranker: Any, index: Index) -> Reranker | None:
     other = reranker.index
     if other is None:
         raise InputError("the reranker scores texts: load it with the index that is searched")
-    if other.folder.resolve() != index.folder.resolve() or other.generation != index.generation:
+    if other.folder.resolve() != index.folder.resolve() or other.commit != index.commit:
         raise InputError(
             f"the reranker is of the index {other.folder}, not of the current {index.folder}: load it again"
         )

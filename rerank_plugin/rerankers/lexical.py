@@ -38,7 +38,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import ranges
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, chunks
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
+from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.matches import Matches
 from rerank_plugin.kernels.compiling import njit

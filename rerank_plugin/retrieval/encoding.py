@@ -15,11 +15,9 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.indexes.additions import DRIFT, Encoder
+from rerank_plugin.indexes.commits import adding_to
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.generations import adding_to
 from rerank_plugin.indexes.index_folder import ADAPTED, addition
-from rerank_plugin.indexes.sharded_store import divide_store
-from rerank_plugin.indexes.sharding import ShardedForward
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, encodings_folder, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.quantization import Spaces
@@ -116,8 +114,6 @@ class IndexEncoder:
             )  # fmt: skip
             if source is not None:
                 shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
-            if isinstance(self.index, ShardedForward) and not self.index.owner.is_written:  # else the update does
-                divide_store(self.index, self.key, threads)
         return folder
 
     def _drift(self) -> dict[str, Any]:

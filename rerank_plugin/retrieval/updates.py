@@ -14,7 +14,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes import updating
-from rerank_plugin.indexes.additions import Encoder, carry_merged, stores
+from rerank_plugin.indexes.additions import Encoder, Renumbered, carry_judged, stores
 from rerank_plugin.indexes.corpus_index import records_of
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
@@ -37,7 +37,7 @@ def update_index(
 ) -> Index:
     """Delete documents from an index, add documents, and merge, in this order; opens the index as it is then.
 
-    Each of the three is one generation, which appears when everything of it is written. Indexes and searchers that are
+    Each of the three is one commit, which appears when everything of it is written. Indexes and searchers that are
     open keep theirs. Added documents are encoded by every model that the index holds encodings of.
 
     Args:
@@ -79,6 +79,7 @@ def add_documents(
     device: str = "cpu",
     batch_size: int | None = None,
     applied: Mapping[str, Any] | None = None,
+    merge_small: bool = True,
 ) -> UpdateReport:
     """Add documents to an index as :func:`rerank_plugin.indexes.updating.add` does, with their encodings.
 
@@ -93,7 +94,7 @@ def add_documents(
             raise InputError(f"{checkpoint} has other weights now")
         return encoder.encoder(batch_size, threads)
 
-    return updating.add(folder, documents, source, problems, open_encoder, threads, progress, applied)
+    return updating.add(folder, documents, source, problems, open_encoder, threads, progress, applied, merge_small)
 
 
 def merge_index(
@@ -124,12 +125,12 @@ def merge_index(
         raise InputError(f"{folder} holds no encodings by {ENCODER} to adapt: {encode_command(index, ENCODER)}")
     index.close()
 
-    def encode_anew(before: ForwardIndex, after: ForwardIndex) -> None:
-        carry_merged(before, after, encoded=False)
+    def encode_anew(before: ForwardIndex, after: ForwardIndex, renumbered: Renumbered | None = None) -> None:
+        carry_judged(before, after, renumbered)
         rows, bars, encoded = before.live_rows, encoding(after), False
         for store, described in stores(before, whole=True):
             if not _is_bundled(described):
-                divide_again(store, rows, after, seed, threads)
+                divide_again(store, before, rows, after, seed, threads)
             elif not encoded:
                 encoder = IndexEncoder(after, ENCODER, device)
                 if encoder.adapts:

@@ -91,7 +91,7 @@ BODY = JsonBody(UpdateRequest)
     openapi_extra=BODY.openapi,
 )
 async def update(request: Request, body: Annotated[UpdateRequest, BODY.parsed]) -> dict[str, int | str]:
-    """Update an index, then reload; only in a service with a token. Searches go on with the old generation."""
+    """Update an index, then reload; only in a service with a token. Searches go on with the old commit."""
     service = get_service(request)
     if not service.config.token:
         raise RequestError(403, "only a service with a token can be updated over HTTP")

@@ -27,7 +27,6 @@ from rerank_plugin.corpora import queries, queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import FORWARD
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.inputs.lexical_features import LISTWISE
 from rerank_plugin.models.base import ModelConfig
@@ -181,8 +180,6 @@ class Session:
     def _describe(self) -> dict[str, Any]:
         """The training data as JSON values, for the checkpoint and for the check when a training is resumed."""
         task = self.task
-        files = self.index.description["files"]
-        forward = {name: file for name, file in files.items() if name.startswith(f"{FORWARD}/")}
         runs = {"train": task.train_run, "validation": task.validation_run}
         words, start = self.vectors, task.start_from
         described = {
@@ -190,7 +187,7 @@ class Session:
             "queries_at_most": task.queries_at_most,
             "validation": task.validation,
             "index": str(task.index),
-            "index_checksum": zlib.crc32(json.dumps(forward, sort_keys=True).encode()),
+            "index_checksum": zlib.crc32(str(self.index.forward.checksum).encode()),
             "words": None if words is None else str(task.words),
             "words_checksum": None if words is None else zlib.crc32(words.matrix.tobytes()),
             **self.concepts.described,

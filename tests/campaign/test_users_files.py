@@ -20,8 +20,9 @@ from rerank_plugin.indexes.index_folder import (
     Index,
     IndexReplacedError,
     checksum_of,
+    describe_files,
     retry_if_replaced,
-    write_generation,
+    with_checksums,
 )
 from rerank_plugin.indexes.vector_store_writer import Pieces, write_store
 from rerank_plugin.indexes.verification import verify
@@ -204,7 +205,7 @@ def test_a_run_into_a_pipe(work):
     assert read == [(work / "o.run").read_text()]
 
 
-# One generation of an index is one thing.
+# One commit of an index is one thing.
 
 OLD = [Document(f"a{n}", f"aspirin {n}", "heart attack " * (n % 7)) for n in range(60)]
 NEW = [Document(f"b{n}", f"vitamin {n}", "aspirin deficiency " * (n % 5)) for n in range(60)][::-1]
@@ -225,6 +226,17 @@ def two_builds(tmp_path_factory):
 @pytest.fixture
 def copy(two_builds, tmp_path):
     return shutil.copytree(two_builds / "old", tmp_path / "copy")
+
+
+def describe_again(folder):
+    """Write the checksums of the files of an index as they are now."""
+    described = json.loads((folder / "index.json").read_text())
+    written = with_checksums(
+        {name: value for name, value in described.items() if name not in ("files", "checksum")},
+        describe_files(folder, [name for name in described["files"] if (folder / name).is_file()]),
+    )
+    for path in ("index.json", "commits/000001.json"):
+        (folder / path).write_bytes(written)
 
 
 def exchange(build, place):
@@ -264,9 +276,9 @@ def test_an_index_replaced_during_opening_is_opened_again(two_builds, copy):
 
 
 def test_lucene_of_another_build_is_refused(two_builds, copy):
-    """Of as many documents and with a description that fits: only the recorded generation tells."""
+    """Of as many documents and with a description that fits: only the recorded commit tells."""
     exchange(two_builds / "new" / "lucene", copy / "lucene")
-    write_generation(copy, json.loads((copy / "index.json").read_text()))
+    describe_again(copy)
     with pytest.raises(InputError, match="is of another build"):
         Index(copy).first_stage(LuceneConfig())
 
@@ -348,7 +360,7 @@ def test_verification_notices_a_changed_description(copy, changes, message):
 
 
 def damage(folder):
-    path = folder / "codes.npy"
+    path = folder / "codes.000001.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
@@ -361,8 +373,8 @@ def give_to_another_index(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (damage, "codes.npy does not match its checksum"),
-        (lambda folder: (folder / "codes.npy").unlink(), "codes.npy does not match its checksum"),
+        (damage, "codes.000001.npy does not match its checksum"),
+        (lambda folder: (folder / "codes.000001.npy").unlink(), "codes.000001.npy does not match its checksum"),
         (lambda folder: (folder / "encodings.json").unlink(), "encodings.json cannot be read"),
         (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, of another index, or"),
         (give_to_another_index, "encodings.json is damaged, of another index, or"),
@@ -432,29 +444,29 @@ BEYOND = {
     "a text that begins late": ("offsets", 0, 1),
     "a title longer than its text": ("title_lengths", 3, 2**20),
     "a string that ends beyond the bytes": ("titles.offsets", 7, 2**63),
-    "a row of an id that no document has": ("ids.rows.000001", 0, 60),
-    "hashes that are not sorted": ("terms.hashes.000001", 0, 2**64 - 1),
+    "a row of an id that no document has": ("ids.rows", 0, 60),
+    "hashes that are not sorted": ("terms.hashes", 0, 2**64 - 1),
 }
 
 
 @pytest.mark.parametrize(("name", "place", "value"), BEYOND.values(), ids=BEYOND)
 def test_no_array_leads_outside_another(copy, refused, name, place, value):
     """Even if the checksums are written again; found once, and as long as the file is as it is."""
-    path = copy / "forward" / "000001" / f"{name}.npy"
+    path = copy / "segments" / "000001" / f"{name}.npy"
     array = np.load(path)
     array[place] = value
     np.save(path, array)
-    write_generation(copy, json.loads((copy / "index.json").read_text()))
+    describe_again(copy)
     for _ in range(2):
         assert "do not fit together" in refused("search --index copy --query aspirin --reranker bm25-text")
 
 
-@pytest.mark.parametrize("name", ["tokens", "unique_text", "df_text.000001", "titles.bytes"])
+@pytest.mark.parametrize("name", ["tokens", "unique_text", "df_text", "titles.bytes"])
 def test_arrays_of_another_type_or_length_are_refused(copy, refused, name):
-    path = copy / "forward" / "000001" / f"{name}.npy"
+    path = copy / "segments" / "000001" / f"{name}.npy"
     array = np.load(path)
     for changed in (array.astype(np.float32), array[None], array[:-1]):
         np.save(path, changed)
-        write_generation(copy, json.loads((copy / "index.json").read_text()))
+        describe_again(copy)
         found = refused("search --index copy --query aspirin --reranker bm25-text")
         assert f"{name}.npy is " in found or "do not fit together" in found

@@ -90,6 +90,7 @@ def test_a_builder_that_dies_or_sees_no_folder_is_named_and_nothing_is_left(conf
     with pytest.raises(InputError, match=r"the process that builds 001 of the shards ended \(.*nothing was written"):
         build_shards(documents(), tmp_path / "index", "source", Problems(), 2, config=config)
     assert not list(tmp_path.iterdir())
-    with remote_building.RemoteBuilder(tmp_path / "elsewhere/shards/000", {}, config, lag=0) as builder:
+    folders = (tmp_path / "elsewhere/shards/000" / name for name in ("segments/000001", "lucene"))
+    with remote_building.RemoteBuilder(*folders, {"stemmer": None}, config, lag=0) as builder:
         with pytest.raises(InputError, match=r"^machine .* does not see .*/elsewhere: build on a folder that all"):
             builder.add([])

@@ -44,7 +44,7 @@ def test_the_best_of_all_shards_are_cut_to_the_count():
     store.index = SimpleNamespace(whole_rows=lambda number, local: 2 * local + number)
     of_shards = {0: [(np.array([3, 1]), np.array([0.9, 0.5]))], 1: [(np.array([0, 2]), np.array([0.5, 0.7]))]}
     for count in (1, 3, 4, 9):
-        ((rows, scores),) = store._best(of_shards, count)
+        ((rows, scores),) = store._merged(of_shards, count)
         assert rows.tolist() == [6, 5, 1, 2][:count] and scores.tolist() == [0.9, 0.7, 0.5, 0.5][:count]
 
 
@@ -202,8 +202,8 @@ def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacki
     ):  # fmt: skip
         expected = single.search(text, 500)
         assert searcher.search("insulin", 1).missing is None and expected.missing is None and len(expected) > 100
-        others = [hit for hit in expected if place.shard_numbers[place.rows([hit.docid])[0]] != 1]
-        held = int((place.shard_numbers == 1).sum()) / len(place)
+        others = [hit for hit in expected if place.shards_of(place.rows([hit.docid]))[0] != 1]
+        held = float(place.shares[1])
         for victim in processes(lacking)[1]:
             os.kill(victim, signal.SIGKILL)
         found = searcher.search(text, 500)
@@ -249,7 +249,7 @@ def test_a_shard_that_dies_between_two_stages_is_left_out(lacking):
         os.kill(victim, signal.SIGKILL)
     (ranking,) = pipeline.rank_together([query], [candidates])
     assert ranking.missing.shards == (0,)
-    shards = lacking.forward.shard_numbers[ranking.candidates.rows]
+    shards = lacking.forward.shards_of(ranking.candidates.rows)
     assert sorted(ranking.order) == [*range(len(ranking.candidates))] and not (shards == 0).any()
     assert 0 < len(ranking.order) < len(candidates.rows) == 50
     titles = read(ranking, lambda ranking: ranked_hits(ranking, 10))
@@ -276,7 +276,7 @@ def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins,
     for index in (again, remote):
         wait_until_all_answer(index)
     again.close()
-    with pytest.raises(InputError, match="the connection to the cluster is closed"):
+    with pytest.raises(InputError, match="is closed: open it again"):
         Searcher(again).search("heart")
     assert run(remote, "hybrid", ("delta",)) == run(twins[0], "hybrid", ("delta",))
 

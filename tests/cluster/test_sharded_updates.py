@@ -24,10 +24,10 @@ from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.forward import FIELDS
-from rerank_plugin.indexes.generations import updating as updating_index
-from rerank_plugin.indexes.index_folder import ADDITIONS, Index
-from rerank_plugin.indexes.sharding import Generation, shard_of
+from rerank_plugin.indexes.commits import updating as updating_index
+from rerank_plugin.indexes.index_folder import ADDITIONS, Index, commit_file
+from rerank_plugin.indexes.segment import FIELDS
+from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import Pipeline
@@ -71,7 +71,7 @@ def started(tmp_path_factory):
 
 @pytest.fixture
 def twins(started, tmp_path):
-    """Copies of both; that of the shards has no hard links between the files of shards and whole."""
+    """Copies of both."""
     for name in ("single", "sharded"):
         shutil.copytree(started[0] / name, tmp_path / name)
     return tmp_path / "single", tmp_path / "sharded"
@@ -80,12 +80,12 @@ def twins(started, tmp_path):
 class InProcess(Shards):
     """The shards of an index in this process, which answer as those of a cluster do."""
 
-    def __init__(self, folders, generation):
-        self.folders, self.generation, self.lock = folders, generation, Lock()
+    def __init__(self, folders, commit):
+        self.folders, self.commit, self.lock = folders, commit, Lock()
         self.restart()
 
     def restart(self):
-        self.shards = [Shard(folder, self.generation) for folder in self.folders]
+        self.shards = [Shard(folder, self.commit) for folder in self.folders]
 
     def ask(self, questions):
         with self.lock:
@@ -113,7 +113,7 @@ def check_alike(single, sharded, other):
 
 def _check_alike(single, sharded, other):
     assert verify(sharded) and len(sharded) == len(single)
-    for name in ("documents", "terms", "fields", "number", "base", "left_out"):
+    for name in ("documents", "terms", "fields", "number", "left_out"):
         assert sharded.description[name] == single.description[name], name
     assert sharded.description["lucene"]["metadata"] == single.description["lucene"]["metadata"]
     assert by_id(sharded) == by_id(single)
@@ -125,8 +125,7 @@ def _check_alike(single, sharded, other):
     np.testing.assert_array_equal(forward.deleted, expected.deleted)
     np.testing.assert_array_equal(forward.title_lengths, expected.title_lengths)
     for field in FIELDS:
-        for of, of_expected in zip((forward, *forward.shards), [expected] * (SHARDS + 1)):
-            np.testing.assert_array_equal(of.document_frequency[field], of_expected.document_frequency[field])
+        np.testing.assert_array_equal(forward.document_frequency[field], expected.document_frequency[field])
         np.testing.assert_array_equal(forward.unique_terms[field], expected.unique_terms[field])
     fitting = [
         one.forward.ids.take(np.flatnonzero(one.fitting(Filter.of({"journal": "J1"})))) for one in (single, sharded)
@@ -178,7 +177,7 @@ def test_a_shard_may_lose_all_its_documents_and_get_new_ones(started, twins):
         assert update(twins[0]) == update(twins[1])
         if update is not merge_index:
             check_alike(*twins, other)
-    held = [len(shard) for shard in Index(twins[1]).shards]
+    held = [len(Index(twins[1], shard=number)) for number in range(SHARDS)]
     assert held[emptied] == 2 and sum(held) == 12 - len(gone) + 5
 
 
@@ -196,23 +195,20 @@ def test_searches_with_other_settings_share_the_readers_of_a_shard(twins):
             assert len(readers) == 1
 
 
-def test_an_update_leaves_the_words_of_other_shards_as_they_are(twins):
-    """A shard without a document of an update gets statistics alone, which are links to those of the whole."""
-    number = 12
+def test_an_update_leaves_the_files_of_other_shards_as_they_are(twins):
+    """A shard without a document of an update only gets the numbers of the others' in `rest`."""
+    number, shards = 12, twins[1] / "shards"
     mine = int(shard_of(hash_strings([document(number).id]), SHARDS)[0])
-    before = {path: path.stat() for path in twins[1].glob("shards/*/*/**/*") if path.is_file()}
+    before = {path: path.stat() for path in shards.rglob("*") if path.is_file()}
     add(twins[1], journaled(number))
-    for path, state in before.items():
-        shard, *_, name = path.relative_to(twins[1] / "shards").parts
-        if int(shard) != mine and not name.startswith("terms."):
-            assert not path.exists() or path.stat().st_mtime_ns == state.st_mtime_ns, path
-    whole = twins[1] / "forward/000001"
-    for name in ("terms.bytes.npy", "terms.offsets.npy", "df_text.000002.npy"):
-        links = [twins[1] / "shards" / f"{shard:03d}" / "forward/000001" / name for shard in range(SHARDS)]
-        assert all(link.samefile(whole / name) for link in links)
+    kept = [path for path in before if path.exists() and path.name != "write.lock"]
+    assert all(path.stat().st_mtime_ns == before[path].st_mtime_ns for path in kept)
+    new = {path.relative_to(shards).parts[:2] for path in shards.rglob("*") if path.is_file() and path not in before}
+    expected = {(f"{mine:03d}", "segments"), *((f"{n:03d}", "rest") for n in range(SHARDS) if n != mine)}
+    assert {pair for pair in new if pair[1] != "lucene"} == expected
 
 
-def test_an_open_index_keeps_its_generation_of_every_shard_until_it_is_closed(twins):
+def test_an_open_index_keeps_its_commit_of_every_shard_until_it_is_closed(twins):
     """Also where only the coordinator has it open, as when the processes of all shards are started anew."""
     folder = twins[1]
     remote, alone = RemoteIndex(folder, InProcess), Index(folder)
@@ -225,28 +221,25 @@ def test_an_open_index_keeps_its_generation_of_every_shard_until_it_is_closed(tw
     assert ranked(remote, "hybrid", ("ktrel",)) == before == ranked(alone, "hybrid", ("ktrel",))
     with closing(Index(folder)) as current:
         assert ranked(current, "hybrid", ("ktrel",)) != before
-    with pytest.raises(InputError, match="generations/000002.json is missing"):
-        Shard(folder / "shards/000", Generation(2, "any"))  # nobody has it open
+    with pytest.raises(InputError, match="commits/000002.json is missing"):
+        Shard(folder / "shards/000", Commit(2, "any"))  # nobody has it open
     for index in (remote, alone):
         index.close()
     gc.collect()
     updating.delete(folder, [document(30).id])
     only_its_files(folder)
-    with pytest.raises(InputError, match="shards/000/generations/000001.json is missing"):
+    with pytest.raises(InputError, match="commits/000001.json is missing"):
         remote.answering.restart()
 
 
 def only_its_files(folder):
-    """Check that the folder holds nothing but the files of the current generation, and its additions."""
+    """Check that the folder holds nothing but the files of the current commit, and its additions."""
     whole = Index(folder)
-    expected = {"index.json"}
-    for index in (whole, *whole.shards):
-        at = index.folder.relative_to(whole.folder)
-        expected |= {(at / name).as_posix() for name in (*index.description["files"], index.generation_file)}
+    expected = {"index.json", commit_file(whole.number), *whole.description["files"]}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    found = {name for name in found if not name.endswith("lucene/write.lock")}
-    number = f"/{whole.description['number']:06d}/"
-    assert {name for name in found if not any(f"{kind}{number}" in name for kind in ADDITIONS)} == expected
+    additions = tuple(f"{kind}/{whole.number:06d}/" for kind in ADDITIONS)
+    found = {name for name in found if not name.endswith("lucene/write.lock") and not name.startswith(additions)}
+    assert found == expected
     whole.close()
 
 
@@ -258,7 +251,7 @@ UPDATES = {
 
 
 @pytest.mark.parametrize("kind", UPDATES)
-def test_a_kill_leaves_one_generation_of_all_shards(started, tmp_path, kind, pytestconfig):
+def test_a_kill_leaves_one_commit_of_all_shards(started, tmp_path, kind, pytestconfig):
     """And the same command goes on. Some changes of files are tried, and with the thorough profile all of them."""
     other, update = started[1], UPDATES[kind]
     shutil.copytree(started[0] / "sharded", tmp_path / "start")
@@ -271,7 +264,7 @@ def test_a_kill_leaves_one_generation_of_all_shards(started, tmp_path, kind, pyt
     before, after = (_answers(folder, other) for folder in (tmp_path / "start", expected))
     thorough = pytestconfig.getoption("--hypothesis-profile") == "thorough"
     ends = []
-    for killed in range(changes) if thorough else [changes // 2, 3 * changes // 4]:
+    for killed in range(changes) if thorough else [changes // 4, 3 * changes // 4]:
         folder = shutil.copytree(tmp_path / "start", tmp_path / "killed")
         reader = Index(folder)
         with KILL.after(killed), suppress(Killed):
@@ -290,7 +283,7 @@ def test_a_kill_leaves_one_generation_of_all_shards(started, tmp_path, kind, pyt
 
 
 def _answers(folder, other):
-    """What some stages find in the current generation, which each shard answers by, too."""
+    """What some stages find in the current commit, which each shard answers by, too."""
     with closing(Index(folder)) as index, closing(RemoteIndex(folder, InProcess)) as remote:
         answers = _answers_of(index, other)
         assert verify(index) and [ranked(remote, stage) for stage in ("bm25", "hybrid")] == answers[1][:2]
@@ -313,7 +306,7 @@ for number in count():
 """
 
 
-def test_a_killed_process_leaves_one_generation_of_all_shards(started, twins):
+def test_a_killed_process_leaves_one_commit_of_all_shards(started, twins):
     """At random times, most of which Lucene takes; the documents of an update are in several shards."""
     folder = twins[1]
     writer = start(folder.parent, "-c", WRITER, folder)
@@ -335,7 +328,7 @@ def test_a_killed_process_leaves_one_generation_of_all_shards(started, twins):
     only_its_files(folder)
 
 
-def test_bad_updates_leave_the_generation(twins):
+def test_bad_updates_leave_the_commit(twins):
     folder = twins[1]
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     ids = [document(number).id for number in range(12)]

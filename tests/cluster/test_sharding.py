@@ -16,13 +16,12 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems, queries
-from rerank_plugin.files.checksums import sealed
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes import vector_store
-from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.sharding import Generation, shard_of
+from rerank_plugin.indexes.segment import FIELDS
+from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.vector_store import open_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.quantization import Spaces
@@ -55,7 +54,7 @@ def test_rows_words_and_statistics_are_those_of_a_single_index(twins):
         words = sharded.words(some).tokens[found[0] : found[0] + found[1]]
         np.testing.assert_array_equal(words, single.document_tokens(row))
         np.testing.assert_array_equal(sharded.document_tokens(row), single.document_tokens(row))
-    held = [len(shard.forward) for shard in Index(twins[1]).shards]
+    held = [len(Index(twins[1], shard=number)) for number in range(SHARDS)]
     assert len(held) == SHARDS and sum(held) == len(single) and min(held) > len(single) / SHARDS / 2
 
 
@@ -67,7 +66,7 @@ def test_the_shard_of_a_document_is_the_same_for_ever():
 
 
 def test_a_shard_alone_has_the_statistics_of_the_collection(twins):
-    single, shard = Index(twins[0]), Index(twins[1]).shards[1]
+    single, shard = Index(twins[0]), Index(twins[1], shard=1)
     assert shard.forward.documents == len(single) > len(shard) == len(shard.forward)
     query = "heart attack and aspirin"
     np.testing.assert_array_equal(shard.forward.query(query).ids, single.forward.query(query).ids)
@@ -107,21 +106,22 @@ def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins):
 def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path, monkeypatch):
     folder = shutil.copytree(twins[1], tmp_path / "copy")
     index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "10", "--overwrite"])
-    forward = Index(folder).forward
+    forward, shards = Index(folder).forward, [Index(folder, shard=number).forward for number in range(SHARDS)]
+    rows_of = [forward.places.of_shard(number) for number in range(SHARDS)]
     key = next(path.name for path in (folder / "encodings/000001").iterdir())
     described = json.loads((folder / "encodings/000001" / key / "encodings.json").read_text())
     spaces = Spaces(described["spaces"])
-    whole, parts = open_store(forward, key, spaces), [open_store(shard, key, spaces) for shard in forward.shards]
+    whole, parts = open_store(forward, key, spaces), [open_store(shard, key, spaces) for shard in shards]
     asked = whole.decode(np.arange(0, len(forward), 50))
     monkeypatch.setattr(vector_store, "FLAT", 0)  # with a filter more are searched by lists
     fits = np.random.default_rng(5).random(len(forward)) < 0.3
-    fitting = [part.fitting(fits[rows]) for part, rows in zip(parts, forward.rows_of)]
+    fitting = [part.fitting(fits[rows]) for part, rows in zip(parts, rows_of)]
     held = sum(each.held for each in fitting)
     filters = [[None] * (SHARDS + 1), [fits, *(each.in_whole(held) for each in fitting)]]
     for (count, probes), of_stores in product(((20, 2), (300, 1), (600, None), (len(forward), 12)), filters):
         searched = zip((whole, *parts), of_stores)
         for expected, *found in zip(*(store.search_many(asked, count, of, probes) for store, of in searched)):
-            rows = np.concatenate([of[local] for of, (local, _) in zip(forward.rows_of, found)])
+            rows = np.concatenate([of[local] for of, (local, _) in zip(rows_of, found)])
             scores = np.concatenate([some for _, some in found])
             order = np.lexsort((rows, -scores))[:count]
             np.testing.assert_array_equal(rows[order], expected[0])
@@ -132,34 +132,28 @@ def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path, mo
 def test_all_files_are_verified(twins, tmp_path):
     folder = shutil.copytree(twins[1], tmp_path / "copy")
     assert verify(Index(folder)) > 3 * SHARDS
-    tokens = folder / "shards/001/forward/000001/tokens.npy"
+    tokens = folder / "shards/001/segments/000001/tokens.npy"
     content = bytearray(tokens.read_bytes())
     content[len(content) // 2] ^= 1
     tokens.write_bytes(content)
-    with pytest.raises(InputError, match="shards/001/forward/000001/tokens.npy has changed"):
+    with pytest.raises(InputError, match="shards/001/segments/000001/tokens.npy has changed"):
         verify(Index(folder))
-    (folder / "shards/000/generations/000001.json").unlink()
-    with pytest.raises(InputError, match="shards/000/generations/000001.json is missing"):
+    (folder / "shards/000/segments/000001/ids.rows.npy").unlink()
+    with pytest.raises(InputError, match="shards/000/segments/000001/ids.rows.npy is missing"):
         Index(folder)
 
 
-def test_a_shard_is_opened_by_the_generation_of_its_index(twins, tmp_path):
-    index = Index(twins[1])
-    assert index.rebuild == index.shards[1].rebuild and index.rebuild.endswith(f"--overwrite --shards {SHARDS}")
-    shard = pickle.loads(pickle.dumps(index.shards[1]))
-    assert shard.description == index.shards[1].description and shard.description["collection"]["shard"] == 1
+def test_a_shard_is_opened_by_the_commit_of_its_index(twins):
+    index = Index(twins[1], shard=1)
+    assert index.rebuild == Index(twins[1]).rebuild and index.rebuild.endswith(f"--overwrite --shards {SHARDS}")
+    copy = pickle.loads(pickle.dumps(index))
+    assert (copy.commit, len(copy)) == (index.commit, len(index))
     with pytest.raises(InputError, match=f"it is a shard; open the index {twins[1]}$"):
         Index(twins[1] / "shards/001")
-    with pytest.raises(InputError, match="shards/001/generations/000002.json is missing"):
-        Shard(twins[1] / "shards/001", Generation(2, index.generation))
-    with pytest.raises(InputError, match="shards/001 is of the generation .*, not of another: copy the index again"):
-        Shard(twins[1] / "shards/001", Generation(1, "another"))
-    folder = shutil.copytree(twins[1], tmp_path / "copy")
-    description = json.loads((folder / "index.json").read_text())
-    paths = [part["path"] for part in description["shards"]]
-    (folder / "index.json").write_text(json.dumps(sealed({**description, "shards": paths})))
-    with pytest.raises(InputError, match=f"an index of shards of an earlier format.*--overwrite --shards {SHARDS}$"):
-        Index(folder)
+    with pytest.raises(InputError, match="commits/000002.json is missing"):
+        Shard(twins[1] / "shards/001", Commit(2, index.commit))
+    with pytest.raises(InputError, match="has the commit .*, not another: copy the index again"):
+        Shard(twins[1] / "shards/001", Commit(1, "another"))
 
 
 def test_bad_numbers_of_shards_are_refused(tmp_path, documents):

@@ -8,7 +8,6 @@ import torch
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.classes import classes_of
@@ -230,12 +229,9 @@ def test_no_candidates(one):
 def bare_indexes(tmp_path_factory):
     """One of no documents, and one of documents without words."""
     folder = tmp_path_factory.mktemp("bare")
-    writer = ForwardIndexWriter(folder / "none")
-    writer.extend([])
-    writer.close_streams()
-    writer.finish(np.arange(0))
-    none = ForwardIndex(folder / "none", dict.fromkeys(FIELDS, 0.0))
-    return none, small.build_index(folder / "wordless", [("a", "", ""), ("b", "?!", "...")])
+    return small.build_index(folder / "none", []), small.build_index(
+        folder / "wordless", [("a", "", ""), ("b", "?!", "...")]
+    )
 
 
 def needs_an_index_folder(case, path):

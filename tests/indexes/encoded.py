@@ -10,8 +10,8 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.additions import stores
 from rerank_plugin.indexes.index_folder import ADAPTED, JUDGED, addition
-from rerank_plugin.indexes.vector_store import ARRAYS, SOURCE
-from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
+from rerank_plugin.indexes.vector_store import SOURCE
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, open_written, write_store
 from rerank_plugin.kernels.quantization import Codes
 from rerank_plugin.models import checkpoints, register
 from rerank_plugin.models.ktrel import adaptation
@@ -78,11 +78,12 @@ def encode_alike(index, fresh, other):
 
 
 def arrays_of(index):
-    """The arrays of each store of an index, by the checksum of its encoder."""
-    return {
-        folder.name: {name: open_array(folder / f"{name}.npy") for name in ARRAYS}
-        for folder, _ in stores(index.forward)
-    }
+    """The vectors of all rows, their lists and the centroids of each store, by the checksum of its encoder."""
+    found, rows = {}, np.arange(len(index.forward))
+    for folder, described in stores(index.forward):
+        store = open_written(folder, described, index.forward)
+        found[folder.name] = [*store.codes(rows), store.lists_of(rows), *store.centroids]
+    return found
 
 
 def equal_arrays(index, fresh):
@@ -90,9 +91,9 @@ def equal_arrays(index, fresh):
     found, expected = arrays_of(index), arrays_of(fresh)
     assert found.keys() == expected.keys() and len(found) > 0
     for key, arrays in expected.items():
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(found[key][name], array)
-            assert found[key][name].dtype == array.dtype
+        for array, expected_array in zip(found[key], arrays, strict=True):
+            np.testing.assert_array_equal(array, expected_array)
+            assert array.dtype == expected_array.dtype
 
 
 def encoded_alike(index, fresh, other, texts, hybrid):

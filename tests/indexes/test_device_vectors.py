@@ -77,10 +77,9 @@ def test_vectors_are_held_once_and_as_long_as_they_are_used(store):
 
 def test_documents_deleted_from_one_of_two_stores_of_the_same_encodings(store, queries):
     """The one that was opened first, as that of an index whose copy from before the deletion is opened beside it."""
-    best, arrays = store.search(queries[0], 4)[0], (store.rows, store.positions, store.lists, *store.centroids)
+    best, of_both = store.search(queries[0], 4)[0], (store.spaces, store.parts, store.places, store.centroids)
     deleted, whole = (
-        VectorStore(store.spaces, *store.codes, *arrays, description={"checksum": "of both"}, deleted=rows)
-        for rows in (best, best[:0])
+        VectorStore(*of_both, description={"checksum": "of both"}, deleted=rows) for rows in (best, best[:0])
     )
     held = vectors_on(deleted, DEVICE)
     for opened, fits in ((whole, None), (deleted, ~np.isin(np.arange(300), best))):

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.corpora import Document
-from rerank_plugin.indexes.forward import FIELDS, ForwardIndex, ForwardIndexWriter, idf
+from rerank_plugin.indexes.forward import idf
+from rerank_plugin.indexes.segment import FIELDS, SegmentWriter
 from rerank_plugin.text.tokenizer import tokenize
 from tests import small
 
@@ -25,12 +26,11 @@ texts = st.lists(words, max_size=6).map(" ".join)
 def test_words_and_statistics_are_those_of_plain_python(tmp_path_factory, documents):
     folder = tmp_path_factory.mktemp("forward") / "forward"
     ids = [f"d{number}" for number in range(len(documents))]
-    writer = ForwardIndexWriter(folder)
+    writer = SegmentWriter(folder / "segments" / "000001")
     for at in range(0, len(ids), 2):  # in batches
         writer.extend([Document(id, *texts) for id, texts in zip(ids[at : at + 2], documents[at : at + 2])])
-    writer.close_streams()
-    statistics = writer.finish(np.arange(len(ids)))
-    index = ForwardIndex(folder, {field: numbers.mean_length for field, numbers in statistics.items()})
+    writer.close()
+    index = small.open_segment(folder)
 
     parts = [(tokenize(title), tokenize(abstract)) for title, abstract in documents]
     fields = {"title": [t for t, _ in parts], "abstract": [a for _, a in parts], "text": [t + a for t, a in parts]}
@@ -46,7 +46,7 @@ def test_words_and_statistics_are_those_of_plain_python(tmp_path_factory, docume
         assert [int(frequency[id]) for id in term_ids] == [sum(w in text for text in fields[field]) for w in known]
         assert index.unique_terms[field].tolist() == [len(set(text)) for text in fields[field]]
         total = sum(map(len, fields[field]))
-        assert (statistics[field].tokens, statistics[field].mean_length) == (total, total / len(parts))
+        assert index.segments[0].token_counts()[field] == total and index.mean_lengths[field] == total / len(parts)
 
 
 def test_rows_are_the_documents_in_their_order(index, documents):

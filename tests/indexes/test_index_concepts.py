@@ -47,22 +47,24 @@ def test_every_document_has_the_concepts_of_its_text(folder, documents, annotato
     index = Index(folder)
     forward, knowledge = index.forward, index.knowledge
     assert len(forward) == 990 + len(documents)
-    assert (forward.concepts.dtype, forward.concept_offsets.dtype) == (np.uint32, np.uint64)
+    assert (forward.segments[0].concepts.dtype, forward.segments[0].concept_offsets.dtype) == (np.uint32, np.uint64)
     found = []
     for document in documents:
         row = int(forward.rows([document.id])[0])
-        start, stop = (int(forward.concept_offsets[place]) for place in (row, row + 1))
+        start, stop = (int(forward.segments[0].concept_offsets[place]) for place in (row, row + 1))
         mentions = annotator.annotate(f"{document.title}\n{document.abstract}")
         expected = [concept for mention in mentions for concept in mention.concepts]
-        assert forward.concepts[start:stop].tolist() == expected
-        found += knowledge.names.take(forward.concepts[start:stop])
+        assert forward.segments[0].concepts[start:stop].tolist() == expected
+        found += knowledge.names.take(forward.segments[0].concepts[start:stop])
     assert {"stroke", "aspirin"} <= set(found) and len(found) > 30
-    assert int(forward.concept_offsets[990]) == 0 and int(forward.concept_offsets[-1]) == len(forward.concepts)
+    assert int(forward.segments[0].concept_offsets[990]) == 0 and int(forward.segments[0].concept_offsets[-1]) == len(
+        forward.segments[0].concepts
+    )
 
 
 def test_no_mention_reaches_from_a_title_into_its_abstract(annotator, tmp_path):
     build_index([Document("1", "heart", "attack")], tmp_path / "index", "tests", Problems(), annotator=annotator)
-    assert len(Index(tmp_path / "index").forward.concepts) == 0
+    assert len(Index(tmp_path / "index").forward.segments[0].concepts) == 0
     assert len(annotator.concepts(["heart attack"])[0]) > 0
 
 
@@ -71,8 +73,8 @@ def test_the_index_needs_no_other_folder(folder, knowledge, annotator, tmp_path)
     index = Index(shutil.copytree(folder, tmp_path / "elsewhere"))
     verify(index)
     assert index.description["knowledge"] == annotator.settings
-    assert index.description["concepts"] == len(index.forward.concepts)
-    beside = {f"forward/000001/{name}.npy" for name in ("concepts", "concept_offsets")}
+    assert index.description["concepts"] == len(index.forward.segments[0].concepts)
+    beside = {f"segments/000001/{name}.npy" for name in ("concepts", "concept_offsets")}
     assert beside | {"knowledge/knowledge.json", "knowledge/ids.bytes.npy"} <= set(index.description["files"])
     assert index.knowledge.folder == tmp_path / "elsewhere" / "knowledge"
     assert index.knowledge.checksum == knowledge.checksum
@@ -95,7 +97,7 @@ def test_a_query_is_annotated_once(folder, monkeypatch):
 
 def test_an_index_without_concepts_finds_the_same(folder, index):
     assert index.knowledge is None
-    assert (index.forward.knowledge, index.forward.concepts, index.forward.concept_offsets) == (None, None, None)
+    assert (index.forward.knowledge, index.forward.segments[0].concepts) == (None, None)
     for text in ("stroke", "breast cancer"):  # of other statistics, so with other scores
         found, plain = (
             each.first_stage(LuceneConfig()).search(Query("q", text), 10) for each in (Index(folder), index)
@@ -135,7 +137,7 @@ def test_the_command(index_command, knowledge, tmp_path):
     )
     assert status == 0 and "3 concepts, " in out
     names = Index(tmp_path / "index").knowledge.names
-    assert names.take(Index(tmp_path / "index").forward.concepts) == ["stroke", "aspirin", "stroke"]
+    assert names.take(Index(tmp_path / "index").forward.segments[0].concepts) == ["stroke", "aspirin", "stroke"]
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import additions, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside, build_index
-from rerank_plugin.indexes.forward import FIELDS, is_appended
-from rerank_plugin.indexes.generations import updating as updating_index
-from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition, forward_checksum
+from rerank_plugin.indexes.commits import updating as updating_index
+from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition, commit_file, forward_checksum
+from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
@@ -131,20 +131,22 @@ def fresh_title(index, id):
 
 def equal_files(index, fresh):
     """Check that the files of a merged forward index are, byte by byte, those of a new one."""
-    folders = [one.folder / one.layout.folder for one in (index, fresh)]
-    names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
-    number = f"{index.description['number']:06d}"
-    assert names[0] == [name.replace("000001", number) for name in names[1]]
-    for name in names[1]:
-        assert (folders[0] / name.replace("000001", number)).read_bytes() == (folders[1] / name).read_bytes(), name
+    ((folder,), (expected,)) = ([segment.folder for segment in one.forward.segments] for one in (index, fresh))
+    names = sorted(path.name for path in expected.iterdir())
+    assert sorted(path.name for path in folder.iterdir()) == names
+    for name in names:
+        assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
+    for one in (index, fresh):  # the whole has nothing of its own
+        own = (one.folder / f"commits/{one.number:06d}").glob("*")
+        assert {path.name for path in own} <= {"lucene_rows.npy"}
 
 
 def only_its_files(index):
-    """Check that the folder holds nothing but the files of the current generation, and its additions."""
+    """Check that the folder holds nothing but the files of the current commit, and its additions."""
     found = {path.relative_to(index.folder).as_posix() for path in index.folder.rglob("*") if path.is_file()}
     own = [addition(index, name).relative_to(index.folder).as_posix() for name in ADDITIONS]
     found = {name for name in found if not name.startswith(tuple(f"{one}/" for one in own))}
-    assert found == {*index.description["files"], index.generation_file, "index.json", "lucene/write.lock"}
+    assert found == {*index.description["files"], commit_file(index.number), "index.json", "lucene/write.lock"}
 
 
 steps = st.lists(
@@ -163,6 +165,7 @@ steps = st.lists(
 def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_factory, steps, first):
     """By every stage and model, with encoders and centroids that stay as they are until they are adapted anew."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updating, "MOST", 3)  # small segments are merged soon
         _check_updates(tmp_path_factory.mktemp("updates"), steps, first, patch)
 
 
@@ -211,8 +214,7 @@ def _check_updates(folder, steps, first, patch):
     gc.collect()
     index = Index(folder / "index")
     verify(index)
-    if index.description["number"] > 1:
-        equal_files(index, fresh)
+    equal_files(index, fresh)
     same(index, fresh)
     for name in ("bm25", "qld", "bm25+rm3"):
         search_alike(index, fresh, [one.title for one in left.values()][:4], name)
@@ -223,7 +225,7 @@ def _check_updates(folder, steps, first, patch):
     encoded.encode(anew, other, first_ids, judged & {*left})
     index = Index(folder / "index")
     assert verify(index)
-    if len(left) >= 3:  # of fewer documents the other's lists are fewer
+    if min(first, len(left)) >= 3:  # of fewer documents the lists of the other encoder are fewer
         encoded.equal_arrays(index, anew)
     encoded.encoded_alike(index, anew, other, QUERIES[:2], hybrid=True)
 
@@ -297,7 +299,7 @@ def test_concepts_are_those_of_the_same_annotator(tmp_path):
     equal_files(Index(tmp_path / "index"), fresh)
 
 
-def test_readers_keep_their_generation_until_they_are_closed(tmp_path):
+def test_readers_keep_their_commit_until_they_are_closed(tmp_path):
     folder = tmp_path / "index"
     build(folder, [document(number) for number in range(20)]).close()
     unopened, searcher = Index(folder), rp.Searcher(folder)
@@ -309,12 +311,12 @@ def test_readers_keep_their_generation_until_they_are_closed(tmp_path):
             updating.merge(folder)
         assert searcher.search(QUERIES[0], 20) == before
         assert searcher.doc(document(3).id).get("title") == document(3).title
-    # Parts that were not opened before the updates are of the old generation, too.
+    # Parts that were not opened before the updates are of the old commit, too.
     assert len(unopened) == 20 and unopened.first_stage(LuceneConfig()).search(Query("q", "own0v0"), 5).ids == ["a0"]
     reader = unopened.open_lucene()
     assert reader.numDocs() == 20
     reader.close()
-    assert len(list((folder / "generations").iterdir())) > 1
+    assert len(list((folder / "commits").glob("*.json"))) > 1
     searcher.close()
     unopened.close()
     updating.delete(folder, [document(100).id])
@@ -331,13 +333,13 @@ time.sleep(60)
 """
 
 
-def test_the_generation_of_a_dead_process_goes(tmp_path):
+def test_the_commit_of_a_dead_process_goes(tmp_path):
     folder = tmp_path / "index"
     build(folder, [document(number) for number in range(5)]).close()
     holder = start(tmp_path, "-c", HOLDER, folder)
     assert holder.stdout.readline() == "open\n"
     add(folder, document(6))
-    assert [path.name for path in sorted((folder / "generations").iterdir())] == ["000001.json", "000002.json"]
+    assert [path.name for path in sorted((folder / "commits").glob("*.json"))] == ["000001.json", "000002.json"]
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     updating.delete(folder, [document(6).id])
@@ -352,26 +354,41 @@ def test_one_process_writes_at_a_time(tmp_path):
     assert add(folder, document(6)).documents == 6
 
 
-def test_a_damaged_piece_is_noticed_by_verification(tmp_path):
+def test_a_damaged_segment_is_noticed_by_verification(tmp_path):
     folder = tmp_path / "index"
-    build(folder, [document(number) for number in range(2000)]).close()
+    build(folder, [document(number) for number in range(20)]).close()
     for number in (3000, 4000):
-        add(folder, *(document(one) for one in range(number, number + 600)))
-    for name in ("tokens", "ids.bytes"):
-        path = folder / "forward" / "000001" / f"{name}.npy"
-        content = path.read_bytes()
-        pieces = Index(folder).description["files"][f"forward/000001/{name}.npy"]["pieces"]
-        assert len(pieces) == 3
-        place = 0
-        for piece in pieces:
-            changed = bytearray(content)
-            changed[place + piece["bytes"] // 2] ^= 1
-            path.write_bytes(changed)
-            with pytest.raises(InputError, match=f"{path} (does not match its checksum|has changed)"):
-                verify(Index(folder))
-            place += piece["bytes"]
+        add(folder, *(document(one) for one in range(number, number + 6)))
+    files = [path for path in folder.rglob("*.npy") if path.relative_to(folder).parts[0] in ("segments", "commits")]
+    assert len(files) > 60
+    for path in files[::7]:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=f"{path} (does not match its checksum|has changed)"):
+            verify(Index(folder))
+        content[len(content) // 2] ^= 1
         path.write_bytes(content)
     assert verify(Index(folder))
+
+
+def test_small_segments_are_merged_and_no_score_changes(tmp_path, caplog):
+    """Not those before the first that is small beside the later ones, nor with `--no-merge`."""
+    folder, kept = tmp_path / "index", tmp_path / "kept"
+    build(folder, [document(number) for number in range(40)]).close()
+    shutil.copytree(folder, kept)
+    for number in range(50, 57):
+        add(folder, document(number), document(number % 3, version=number))
+        add_documents(kept, iter([document(number), document(number % 3, version=number)]), "tests", Problems(),
+                      threads=1, merge_small=False)  # fmt: skip
+    index, unmerged = Index(folder), Index(kept)
+    assert [len(segment) for segment in unmerged.forward.segments] == [40, *[2] * 7]
+    assert [len(segment) for segment in index.forward.segments] == [40, 14 - 4]  # replaced documents are left out
+    assert "the last 7 are merged" in caplog.text and verify(index) and verify(unmerged)
+    same(index, unmerged)
+    search_alike(index, unmerged, QUERIES)
+    add(folder, document(100))
+    assert [len(segment) for segment in Index(folder).forward.segments] == [40, 10, 1]
 
 
 @pytest.fixture
@@ -395,7 +412,7 @@ def state(folder):
         (lambda folder: rp.update_index(folder / "nowhere", merge=True), "no index at"),
     ],
 )
-def test_bad_input_leaves_the_generation(folder, update, message):
+def test_bad_input_leaves_the_commit(folder, update, message):
     before = state(folder)
     with pytest.raises(InputError, match=message) as raised:
         update(folder)
@@ -418,7 +435,7 @@ def test_an_index_beside_a_lucene_index_is_refused(folder, tmp_path):
 
 
 @pytest.mark.parametrize("room", [0, 400, 20_000, 100_000])
-def test_a_full_disk_leaves_the_generation(folder, room):
+def test_a_full_disk_leaves_the_commit(folder, room):
     """Files cannot grow beyond a limit; Java and the arrays meet it at different sizes."""
     add(folder, document(20))
     before, index = state(folder), Index(folder)
@@ -435,7 +452,7 @@ def test_a_full_disk_leaves_the_generation(folder, room):
     assert "\n" not in str(raised.value)
     index.close()
     assert add(folder, *documents).documents == 109 and verify(Index(folder))
-    assert before.keys() - state(folder).keys()  # the old generation is gone only now
+    assert before.keys() - state(folder).keys()  # the old commit is gone only now
 
 
 class Killed(BaseException):
@@ -486,8 +503,8 @@ UPDATES = {
 
 
 @pytest.mark.parametrize("kind", UPDATES)
-def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kind, pytestconfig, monkeypatch):
-    """And the same command goes on; a reader of the old generation, too, with its encodings.
+def test_a_kill_at_any_change_leaves_the_old_or_the_new_commit(tmp_path, kind, pytestconfig, monkeypatch):
+    """And the same command goes on; a reader of the old commit, too, with its encodings.
 
     Every eighth change is tried, and all of them with the thorough profile.
     """
@@ -536,7 +553,7 @@ def test_a_kill_at_any_change_leaves_the_old_or_the_new_generation(tmp_path, kin
     assert changes > 20
 
 
-def test_a_kill_while_old_files_are_removed_leaves_a_whole_generation(tmp_path):
+def test_a_kill_while_old_files_are_removed_leaves_a_whole_commit(tmp_path):
     """Nobody has the old one open. A merge, whose documents are those of before, is killed before its last changes."""
     build(tmp_path / "start", [document(number) for number in range(9)]).close()
     add(tmp_path / "start", document(20), document(3, version=1))
@@ -596,7 +613,7 @@ for number in count():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_kill_within_lucene_leaves_a_whole_generation(folder, seed):
+def test_a_kill_within_lucene_leaves_a_whole_commit(folder, seed):
     """At random times, most of which Lucene takes: what is opened then is what the last update but one, or it, left."""
     writer, random = start(folder.parent, "-c", WRITER, folder), np.random.default_rng(seed)
     for _ in range(4):  # the first starts Java
@@ -644,8 +661,8 @@ def test_the_command_says_a_line_for_each_update(folder, put, index_command):
 def test_the_function_updates_and_opens(folder):
     index = rp.update_index(folder, delete=["a0"], add=[document(1, 1), Document("new", "a new one", "")], merge=True)
     assert len(index) == len(index.forward) == 8 and index.description["number"] == 4
-    assert rp.update_index(index).generation == index.generation  # nothing to do
-    assert all(is_appended(name) or "000004" in name for name in index.description["files"] if "forward" in name)
+    assert rp.update_index(index).commit == index.commit  # nothing to do
+    assert all("000004" in name for name in index.description["files"] if "segments/" in name)
 
 
 @pytest.fixture
@@ -694,7 +711,7 @@ def test_a_model_that_is_gone_leaves_its_encodings_behind(encoded_folder, caplog
 
 
 @pytest.mark.parametrize("update", [lambda folder: add(folder, document(20)), merge_index])
-@pytest.mark.parametrize("name", ["codes", "centroids"])
+@pytest.mark.parametrize("name", ["codes.000001", "centroids"])
 def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog, update, name):
     folder, other = encoded_folder
     add(folder, document(2, version=1))
@@ -702,7 +719,7 @@ def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog,
                if json.loads(path.read_bytes())["checkpoint"] == str(other))  # fmt: skip
     content = bytearray((store / f"{name}.npy").read_bytes())
     content[-1] ^= 1
-    (store / f"{name}.npy").unlink()  # a link to that of the generation before
+    (store / f"{name}.npy").unlink()  # a link to that of the commit before
     (store / f"{name}.npy").write_bytes(content)
     with pytest.raises(InputError, match=f"{name}.npy does not match its checksum"):
         verify(Index(folder))
@@ -721,7 +738,7 @@ def test_what_a_killed_encoding_left_is_no_damage_and_a_pipe_is(encoded_folder):
     (left / "codes.npy").unlink()
     left.rmdir()
     assert verify(Index(folder)) == files
-    for path in (store / "encodings.json", folder / "forward" / "000001" / "tokens.npy", folder / "index.json"):
+    for path in (store / "encodings.json", folder / "segments" / "000001" / "tokens.npy", folder / "index.json"):
         path.rename(path.with_suffix(".kept"))
         os.mkfifo(path)
         with pytest.raises(InputError, match=f"{path.name} .*[Nn]ot a regular file|encodings.* cannot be read .*Not a"):
@@ -739,7 +756,7 @@ def test_an_adaptation_needs_encodings_by_the_bundled_encoder(folder, index_comm
     assert state(folder) == before
 
 
-def test_an_encoding_of_another_generation_is_refused(encoded_folder):
+def test_an_encoding_of_another_commit_is_refused(encoded_folder):
     folder, other = encoded_folder
     index = Index(folder)
     updating.delete(folder, ["a0"])
@@ -767,10 +784,10 @@ def test_the_command_adapts_and_ends_an_encoding_that_was_killed(encoded_folder,
 
 
 def test_an_index_described_without_samples_of_its_files_stays_the_same():
-    """Version 0.3.0 described no samples; an update describes them."""
-    before = {"bytes": 1 << 21, "pieces": [], "head": "1", "tail": "2"}
-    older, updated = (
-        {"base": 1, "files": {"forward/000001/tokens.npy": file}} for file in (before, {**before, "sample": "3"})
+    """Version 0.3.0 described no samples."""
+    before = {"bytes": 1 << 21, "blake2b": "0", "head": "1", "tail": "2"}
+    older, updated, changed = (
+        {"segments": [{"path": "segments/000001"}], "files": {"segments/000001/tokens.npy": file}}
+        for file in (before, {**before, "sample": "3"}, {**before, "head": "4"})
     )
-    changed = {"base": 1, "files": {"forward/000001/tokens.npy": {**before, "head": "4"}}}
     assert forward_checksum(older) == forward_checksum(updated) != forward_checksum(changed)

@@ -15,7 +15,8 @@ from rerank_plugin.files import outputs
 from rerank_plugin.files.checksums import sealed
 from rerank_plugin.indexes import vector_store, vector_store_writer
 from rerank_plugin.indexes.index_folder import forward_checksum, write_description
-from rerank_plugin.indexes.vector_store import VectorStore, encodings_folder, open_store
+from rerank_plugin.indexes.rows import Rows
+from rerank_plugin.indexes.vector_store import StorePart, VectorStore, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, remove_left_pieces, write_store
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.kernels.quantized_products import scores
@@ -60,9 +61,10 @@ def store_of(vectors, lists, seed, spaces=SPACES, given=None):
     rows = np.argsort(given, kind="stable").astype(np.int32)
     positions = np.empty_like(rows)
     positions[rows] = np.arange(len(rows))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(given, minlength=lists))]).astype(np.int64)[None]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(given, minlength=lists))]).astype(np.int64)
     centroids = spaces.quantize(vectors_of(lists, seed + 1, spaces))
-    return VectorStore(spaces, *spaces.quantize(vectors[rows]), rows, positions, offsets, *centroids, threads=2), given
+    part = StorePart(spaces.quantize(vectors[rows]), rows, positions, offsets)
+    return VectorStore(spaces, [part], Rows([len(vectors)]), centroids, threads=2), given
 
 
 def expected(store, query, count, which):
@@ -145,7 +147,7 @@ def test_what_is_written_is_found_again(index):
     assert np.array_equal(store.scores(query, ROWS), scores(whole, ROWS, SPACES.quantize_queries(query[None]))[0])
     rows, found = store.search(query, 10, probes=3)
     assert sorted(rows) == ROWS.tolist() and np.all(np.diff(found) <= 0)
-    lists = np.split(np.asarray(store.rows), store.lists[0, 1:-1])
+    lists = np.split(np.asarray(store.parts[0].rows), store.lists[0, 1:-1])
     assert all(np.all(np.diff(rows) > 0) for rows in lists) and len(lists) == 3
 
 
@@ -153,8 +155,9 @@ def test_each_document_is_in_the_list_of_its_nearest_centroid(index):
     written(index)
     store = open_store(index, "key", SPACES)
     centroids = SPACES.decode(store.centroids)
-    nearest = (store.decode(store.rows) @ centroids.T).argmax(axis=1)
-    assert np.array_equal(nearest, np.repeat(np.arange(3), np.diff(store.lists[0])))
+    nearest = (store.decode(ROWS) @ centroids.T).argmax(axis=1)
+    assert np.array_equal(nearest, store.lists_of(ROWS))
+    assert np.array_equal(np.diff(store.lists[0]), np.bincount(nearest, minlength=3))
 
 
 def test_a_store_depends_on_neither_threads_nor_pieces(index):
@@ -169,7 +172,7 @@ def test_few_documents_are_one_list(index):
     written(index, ListsConfig())
     store = open_store(index, "key", SPACES)
     assert store.description["lists"] == 1 and store.description["recall"] == 1.0
-    assert store.rows.tolist() == store.positions.tolist() == ROWS.tolist()
+    assert store.parts[0].rows.tolist() == store.positions(ROWS).tolist() == ROWS.tolist()
 
 
 @pytest.mark.parametrize(
@@ -343,18 +346,18 @@ def first_byte(name):
 
 
 DAMAGE = {
-    "half a file": (lambda folder: os.truncate(folder / "codes.npy", 150), "cannot be read"),
-    "no scales": (lambda folder: (folder / "scales.npy").unlink(), "cannot be read"),
+    "half a file": (lambda folder: os.truncate(folder / "codes.000001.npy", 150), "cannot be read"),
+    "no scales": (lambda folder: (folder / "scales.000001.npy").unlink(), "cannot be read"),
     "no description": (lambda folder: (folder / "encodings.json").unlink(), "cannot be read"),
     "no JSON": (lambda folder: (folder / "encodings.json").write_text("{"), "cannot be read"),
     "a list": (lambda folder: (folder / "encodings.json").write_text("[1]"), "cannot be read"),
-    "other positions": (first_byte("positions"), "positions.* has changed"),
-    "other codes": (first_byte("codes"), "codes.* has changed"),
+    "other positions": (first_byte("positions.000001"), "positions.* has changed"),
+    "other codes": (first_byte("codes.000001"), "codes.* has changed"),
     "other weights": (described(weights="abc"), "weights abc"),
-    "more documents": (described(documents=11), "documents 11, expected 10"),
-    "more lists": (described(lists=4), r"lists is int64 .*, expected int64 \[1, 5\]|cannot be read"),
+    "another segment": (described(segments=["000002"]), "has no segment 000001"),
+    "more lists": (described(lists=4), r"lists.000001 is int64 .*, expected int64 \[5\]"),
     "other spaces": (described(spaces=[38]), r"spaces \[38\], expected \[33, 5\]"),
-    "numbers of floating point": (described(format_version=1), "format version 1, this program reads 3"),
+    "numbers of floating point": (described(format_version=1), "format version 1, this program reads 4"),
 }
 
 
@@ -369,7 +372,7 @@ def test_damaged_stores_are_refused(index, spoil, said):
 
 
 def test_encodings_of_before_are_encoded_again(index):
-    """As the programs before wrote them: not in the folder of a generation."""
+    """As the programs before wrote them: not in the folder of a commit."""
     folder = index.folder / "encodings/key"
     folder.mkdir(parents=True)
     np.save(folder / "000001.npy", vectors_of())
@@ -378,7 +381,7 @@ def test_encodings_of_before_are_encoded_again(index):
         description = {"format_version": 1, "checkpoint": checkpoint, **entries}
         write_description(folder / "encodings.json", description, ["000001.npy"])
         command = f"index --encode {named} --index {index.folder} --overwrite"
-        with pytest.raises(InputError, match=f"version 1, this program reads 3: encode again with: .*{command}$"):
+        with pytest.raises(InputError, match=f"version 1, this program reads 4: encode again with: .*{command}$"):
             open_store(index, "key", SPACES)
     written(index, overwrite=True)
     assert len(open_store(index, "key", SPACES)) == 10
@@ -416,31 +419,37 @@ def test_a_store_in_memory_of_some_documents():
 
 @given(
     st.integers(1, 60), st.integers(1, 7), st.lists(st.integers(1, 25), max_size=3), st.integers(1, 9),
-    st.integers(1, 3), st.booleans(), SEEDS,
+    st.integers(1, 3), st.booleans(), st.booleans(), SEEDS,
 )  # fmt: skip
 def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
-    count, lists, added, best_of, probes, filtered, seed
+    count, lists, added, best_of, probes, filtered, shuffled, seed
 ):
     """With the same centroids, to the last bit, and from the same lists."""
     random, total = np.random.default_rng(seed), count + sum(added)
     vectors, centroids = vectors_of(total, seed), SPACES.quantize(vectors_of(lists, seed + 1))
     given = random.integers(0, lists, total)
-    order, offsets, start = [], [], 0
-    for size in (count, *added):
-        part = given[start : start + size]
-        order.append(start + np.argsort(part, kind="stable"))
-        offsets.append(start + np.concatenate([[0], np.cumsum(np.bincount(part, minlength=lists))]))
-        start += size
-    rows = np.concatenate(order).astype(np.int32)
-    positions = np.argsort(rows).astype(np.int32)
+    places = random.permutation(total) if shuffled else None
+    index = Rows([count, *added], None if places is None else places.astype(np.uint32))
+    if shuffled:  # rows of a segment are increasing
+        order = np.concatenate([np.sort(index.of_segment(number)) for number in range(1 + len(added))])
+        index = Rows([count, *added], np.argsort(order).astype(np.uint32))
+    parts = []
+    for number in range(1 + len(added)):
+        rows = index.of_segment(number)
+        order = np.argsort(given[rows], kind="stable").astype(np.int32)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(given[rows], minlength=lists))])
+        parts.append(
+            StorePart(SPACES.quantize(vectors[rows[order]]), order, np.argsort(order).astype(np.int32), offsets)
+        )
     gone = np.flatnonzero(random.random(total) < 0.3)
-    quantized = SPACES.quantize(vectors[rows])
-    store = VectorStore(
-        SPACES, *quantized, rows, positions, np.stack(offsets), *centroids, probes, threads=2, deleted=gone
-    )
+    store = VectorStore(SPACES, parts, index, centroids, probes, threads=2, deleted=gone)
     live = np.setdiff1d(np.arange(total), gone)
     plain, _ = store_of(vectors[live], lists, seed, given=given[live])
-    plain = VectorStore(SPACES, *plain.codes, plain.rows, plain.positions, plain.lists, *centroids, probes, threads=2)
+    plain = VectorStore(SPACES, plain.parts, plain.places, centroids, probes, threads=2)
+    every = np.arange(total)
+    assert store.lists_of(every).tolist() == given.tolist()
+    assert store.rows_at(store.positions(every)).tolist() == every.tolist()
+    assert np.array_equal(store.decode(every), SPACES.decode(SPACES.quantize(vectors)))
     fits = random.random(total) < 0.5
     fits[gone] = False
     for query in vectors_of(3, seed + 2):
@@ -448,50 +457,3 @@ def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
             found = store.search(query, best_of, fits if filtered else None, depth)
             expected = plain.search(query, best_of, fits[live] if filtered else None, depth)
             assert found[0].tolist() == live[expected[0]].tolist() and found[1].tolist() == expected[1].tolist()
-
-
-def codes_of(rows):
-    return SPACES.quantize(vectors_of()[rows])
-
-
-def test_a_store_that_was_appended_to_and_copied_is_that_of_all_documents(tmp_path, monkeypatch):
-    """Appended in segments of four documents, two at a time; copied without three documents."""
-    monkeypatch.setattr(vector_store_writer, "SEGMENT", 4)
-    monkeypatch.setattr(vector_store_writer, "PIECE", 2)
-    first, whole, some = (
-        indexed(tmp_path / name, small.DOCUMENTS[:size]) for name, size in (("a", 3), ("b", 10), ("c", 7))
-    )
-    before = write_store(pieces_of(first, vectors_of()[:3]), config=ListsConfig(lists=2, floor=0))
-    after = encodings_folder(whole, "key")
-    vector_store_writer.append_to_store(before, after, whole, codes_of, {"more": 1})
-    store = open_store(whole, "key", SPACES)
-    assert store.lists.shape == (3, 3) and store.description["segments"] == 3 and store.description["more"] == 1
-    assert np.array_equal(store.decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
-    nearest = (store.decode(store.rows) @ SPACES.decode(store.centroids).T).argmax(axis=1)
-    for offsets in store.lists:
-        assert np.array_equal(nearest[offsets[0] : offsets[-1]], np.repeat(np.arange(2), np.diff(offsets)))
-    assert len(open_store(first, "key", SPACES)) == 3  # whose files the others were appended to
-    pieces = store.description["files"]["codes.npy"]["pieces"]
-    assert len(pieces) == 2 and sum(piece["bytes"] for piece in pieces) == (after / "codes.npy").stat().st_size
-    kept = np.array([0, 1, 3, 4, 6, 7, 9])
-    vector_store_writer.copy_store(after, encodings_folder(some, "key"), kept, some)
-    copied = open_store(some, "key", SPACES)
-    assert copied.lists.shape == (1, 3) and np.array_equal(copied.decode(np.arange(7)), store.decode(kept))
-    shutil.rmtree(encodings_folder(some, "key"))
-    write_store(pieces_of(some, vectors_of()[kept]), config=ListsConfig(floor=0), centroids=store.centroids)
-    for name in vector_store.ARRAYS:
-        found = np.load(encodings_folder(some, "key") / f"{name}.npy")
-        written = {"codes": copied.codes.codes, "scales": copied.codes.scales, "centroids": copied.centroids.codes}
-        assert np.array_equal(found, written.get(name, getattr(copied, name, copied.centroids.scales)))
-
-
-def test_bytes_beyond_a_generation_s_are_removed_before_documents_are_appended(tmp_path):
-    """A kill leaves them; an open store of the generation ignores them."""
-    first, whole = indexed(tmp_path / "a", small.DOCUMENTS[:3]), indexed(tmp_path / "b")
-    before = write_store(pieces_of(first, vectors_of()[:3]), config=ListsConfig(lists=2, floor=0))
-    for name in vector_store.APPENDED:
-        with open(before / f"{name}.npy", "ab") as file:
-            file.write(bytes(1000))
-    assert np.array_equal(open_store(first, "key", SPACES).rows.shape, [3])
-    vector_store_writer.append_to_store(before, encodings_folder(whole, "key"), whole, codes_of)
-    assert np.array_equal(open_store(whole, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))

@@ -66,7 +66,8 @@ def test_any_model_reads_what_the_plain_one_does(index, data):
     base = index.knowledge.base
     assert ids.shape == mask.shape == (len(rows), longest)
     for row, row_ids, inside in zip(rows, ids.tolist(), mask.tolist()):
-        stored = index.concepts[int(index.concept_offsets[row]) : int(index.concept_offsets[row + 1])]
+        concepts, starts, lengths = index.concept_lists(np.array([row]))
+        stored = concepts[starts[0] : starts[0] + lengths[0]]
         expected = [known.index(base.ids[int(number)]) for number in stored if base.ids[int(number)] in known][:longest]
         assert row_ids == expected + [0] * (longest - len(expected))
         assert inside == [place < len(expected) for place in range(longest)]

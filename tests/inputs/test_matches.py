@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.indexes.forward import ForwardIndex, ForwardIndexWriter
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, PAPER_NAMES, lexical_features
 from rerank_plugin.kernels import word_loops
 from tests import small
@@ -106,10 +105,7 @@ def test_a_candidate_has_the_same_features_in_any_company(large):
 @pytest.mark.parametrize("text", ["", "  ... ", "heart", "heart attack heart"])
 def test_nothing_matches_nothing(large, tmp_path, text):
     """An index without documents, empty documents, and a query without words."""
-    writer = ForwardIndexWriter(tmp_path / "none")
-    writer.close_streams()
-    writer.finish(np.arange(0))
-    none = ForwardIndex(tmp_path / "none", dict.fromkeys(("title", "abstract", "text"), 0.0))
+    none = small.build_index(tmp_path / "none", [])
     assert lexical_features(LEXICAL_NAMES, none.query(text), candidates(none, [])).shape == (0, len(LEXICAL_NAMES))
     empty = small.build_index(tmp_path / "forward", [("1", "", ""), ("2", "", "")])
     for index in (empty, large):

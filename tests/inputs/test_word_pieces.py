@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs import word_pieces
 from rerank_plugin.inputs.word_pieces import (
     PieceBuilder,
@@ -171,7 +170,7 @@ def test_an_index_of_nothing(tmp_path, bert):
 
 
 def test_stems_are_refused(index, bert):
-    stemmed = ForwardIndex(index.folder, index.mean_lengths, tokenizer("krovetz"))
+    stemmed = small.open_segment(index.folder, tokenizer=tokenizer("krovetz"))
     with pytest.raises(InputError, match="holds stems"):
         PieceBuilder(stemmed, bert, 5, 3)
 

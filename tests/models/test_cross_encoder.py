@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models import encoder_folder
 from rerank_plugin.models.checkpoints import load_checkpoint, model_classes, read_config, save_checkpoint
 from rerank_plugin.models.cross_encoder import model as cross_encoder
@@ -320,7 +319,7 @@ def test_more_layers_than_there_are(folders):
 
 
 def test_stems_cannot_be_read(folders, index):
-    stemmed = ForwardIndex(index.folder, index.mean_lengths, tokenizer("krovetz"))
+    stemmed = small.open_segment(index.folder, tokenizer=tokenizer("krovetz"))
     with pytest.raises(InputError, match="holds stems"):
         rerankers.load(f"bert:{folders['bert']}", stemmed)
 

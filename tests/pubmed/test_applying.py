@@ -93,9 +93,9 @@ def test_files_are_applied_in_order_and_twice_changes_nothing(distribution, fold
     same(held(folder), plainly(*files[:4]))
     assert apply_all(distribution, folder) == [5, 6]
     same(held(folder), plainly(*files))
-    generation, record = Index(folder).generation, applied(folder)
+    commit, record = Index(folder).commit, applied(folder)
     assert (record.release, record.last, record.replaces) == (26, 6, None)
-    assert apply_all(distribution, folder) == [] and Index(folder).generation == generation
+    assert apply_all(distribution, folder) == [] and Index(folder).commit == commit
 
 
 def test_a_file_that_is_applied_again_changes_nothing(distribution, folder):
@@ -108,7 +108,7 @@ def test_a_file_that_is_applied_again_changes_nothing(distribution, folder):
 
 @pytest.mark.parametrize("step", [1, 3, 9])
 def test_an_interruption_loses_nothing(distribution, folder, monkeypatch, step):
-    """Before a rename, or a link to a file of the generation before; afterwards the run goes on with the same file."""
+    """Before a rename, or a link to a file of the commit before; afterwards the run goes on with the same file."""
     count, real = iter(range(1, 10**6)), {name: getattr(os, name) for name in ("replace", "link", "truncate")}
 
     def interrupted(name):
@@ -237,12 +237,12 @@ def test_the_order_of_files(numbers, before, following, missing):
 
 
 def test_damage_is_an_error_before_anything_changes(distribution, folder, tmp_path):
-    mirror, generation = shutil.copytree(distribution, tmp_path / "mirror"), Index(folder).generation
+    mirror, commit = shutil.copytree(distribution, tmp_path / "mirror"), Index(folder).commit
     path = mirror / "updatefiles/pubmed26n0005.xml.gz"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match="n0005.xml.gz is damaged"):
         apply_all(mirror, folder)
-    assert Index(folder).generation == generation
+    assert Index(folder).commit == commit
 
 
 def test_an_index_of_other_documents(distribution, index_folder):

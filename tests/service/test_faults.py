@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.indexes.generations import updating
+from rerank_plugin.indexes.commits import updating
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.service.served_index import ServedIndex
@@ -396,7 +396,7 @@ def test_a_reload_fails_no_request_and_serves_the_new_index(service, folder, tmp
 
 
 def test_an_update_is_searchable_when_it_is_answered(index_folder, tmp_path):
-    """Searches that run meanwhile use the old generation; a request that fails changes nothing."""
+    """Searches that run meanwhile use the old commit; a request that fails changes nothing."""
     folder = shutil.copytree(index_folder, tmp_path / "index")
     config = ServiceConfig(
         {"small": str(folder)}, {"blocking": f"{__name__}:BlockingReranker"}, token="geheim", deadline=60

@@ -1,0 +1,397 @@
+"""Commits of an index: the lock of the process that writes, the switch to a new commit, and the removal of old ones.
+
+An update writes new files beside those of the current commit, and then replaces ``index.json``. Until then no reader
+sees them; what an interrupted update has left is removed by the next. Open indexes hold a shared lock on the file of
+their commit, which ends with their process. After the switch, and before the next update, the files of all commits that
+nobody has open are removed.
+
+No other module removes a file of an index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from rerank_plugin import __version__
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.arrays import save_array, slices
+from rerank_plugin.files.checksums import CHECKSUM
+from rerank_plugin.files.outputs import (
+    INNER,
+    OutputLockedError,
+    is_same_file,
+    locked,
+    remove_leftovers,
+    replacing,
+    writing_to,
+)
+from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
+from rerank_plugin.indexes.index_folder import (
+    ADDITIONS,
+    ANNOTATION,
+    COMMIT,
+    COMMIT_FILE,
+    COMMITS,
+    DESCRIPTION,
+    FORMAT_VERSION,
+    REST,
+    SHARDS,
+    WHOLE,
+    Index,
+    commit_file,
+    describe_files,
+    numbered,
+    with_checksums,
+)
+from rerank_plugin.indexes.joining import Joined, Part, join
+from rerank_plugin.indexes.lucene_reader import field_counts, open_reader
+from rerank_plugin.indexes.lucene_update import LuceneUpdate, lucene_rows
+from rerank_plugin.indexes.lucene_writer import filterable, write_numbers
+from rerank_plugin.indexes.rows import NO_ROWS
+from rerank_plugin.indexes.segment import SEGMENTS, Segment, chunks
+
+# Files that a commit lists, or that an interrupted update has left; others are of the user or of other commands.
+# Lucene's commits are removed before their segments: Lucene opens nothing beside a commit that lacks files.
+LUCENE = ("segments_*", "pending_segments_*", "_*")
+OF_SHARD = (
+    *(f"lucene/{name}" for name in LUCENE),
+    f"{SEGMENTS}/*/*.npy",
+    *(f"{REST}/*/{name}" for name in (*LUCENE, "write.lock")),
+)
+OWN = (f"{COMMITS}/*.json", f"{COMMITS}/*/*.npy", *OF_SHARD, *(f"{SHARDS}/*/{pattern}" for pattern in OF_SHARD))
+BATCH = 1000  # ids that are read at once
+FOLDERS = (f"{COMMITS}/*", f"{SEGMENTS}/*", f"{SHARDS}/*/{SEGMENTS}/*", f"{SHARDS}/*/{REST}/*")
+
+
+Following = Callable[[], AbstractContextManager[Index]]  # opens a commit that is described, and then switches to it
+
+
+class NextCommit:
+    """The commit after the current one of an index, or its first, while it is written.
+
+    Args:
+        folder: the index folder.
+        before: the current commit; None for a new index.
+        shards: the number of shards of a new index; None for one that is not divided.
+        knowledge: the knowledge base of the concepts of a new index.
+
+    Attributes:
+        lucene: the Lucene index of each shard; empty for an index without any.
+        described: what the description says of all Lucene indexes together.
+        entries: of the description, besides those of the commit before.
+
+    Raises:
+        InputError: the Lucene index is of another program.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        before: Index | None = None,
+        shards: int | None = None,
+        knowledge: IndexKnowledge | None = None,
+    ):
+        self.folder, self.before, self.number = folder, before, 1 if before is None else before.number + 1
+        self.own, self.shards, self.knowledge = f"{COMMITS}/{numbered(self.number)}", shards, knowledge
+        self.described: dict[str, Any] = {}
+        self.entries: dict[str, Any] = {}
+        if before is None:
+            self.lucene = [LuceneUpdate(folder, f"{self.prefix(shard)}lucene") for shard in range(shards or 1)]
+            return
+        self.knowledge, description = before.forward.knowledge, before.description
+        self.shards = len(description[SHARDS]) if SHARDS in description else None
+        if self.shards is None and before.lucene_folder.parent != before.folder:
+            raise InputError(
+                f"{before.folder} is beside the Lucene index {before.lucene_folder}, which is not changed: change that "
+                f"with the program that built it, then: rerank-plugin index --lucene {before.lucene_folder} --index "
+                f"{before.folder} --overwrite"
+            )
+        if any(COMMIT_FILE not in part for part in before.lucene_parts):
+            raise InputError(f"{before.folder} has no Lucene index, which an update changes: {before.rebuild}")
+        self.described, self.lucene = dict(description["lucene"]), []
+        for part, rows in zip(before.lucene_parts, before.forward.lucene_rows_of_shards):
+            files = [name for name in description["files"] if name.startswith(f"{part['path']}/")]
+            self.lucene.append(LuceneUpdate(folder, part["path"], part, rows, files))
+
+    def prefix(self, shard: int) -> str:
+        """What the paths of a shard's folders begin with."""
+        return "" if self.shards is None else f"{SHARDS}/{shard:03d}/"
+
+    def segment_folder(self, shard: int) -> Path:
+        """The folder of the segment of a shard that this commit writes."""
+        return self.folder / f"{self.prefix(shard)}{SEGMENTS}/{numbered(self.number)}"
+
+    def opened(self, shard: int) -> Segment:
+        """The segment of a shard that this commit has written."""
+        return Segment(self.segment_folder(shard), self.knowledge)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The segments of the commit before."""
+        if self.before is None:
+            return []
+        forward = self.before.forward
+        return [
+            Part(segment, int(forward.places.shard_of[number]), forward.places.of_segment(number))
+            for number, segment in enumerate(forward.segments)
+        ]
+
+    # Lucene
+
+    def change_lucene(
+        self, gone: np.ndarray, additions: Mapping[int, tuple[Path, Segment]], metadata: Mapping[str, int]
+    ) -> None:
+        """Delete documents from Lucene, and add those of other Lucene indexes.
+
+        Args:
+            gone: rows int64 [n].
+            additions: by shard the folder of a Lucene index, and the segment of the same documents.
+            metadata: the number of added documents with each field.
+        """
+        index = self.before
+        assert index is not None, "only an index that there is can be changed"
+        forward, counts = index.forward, Counter[str](self.described["metadata"])
+        if counts and len(gone):
+            reader = index.open_lucene()
+            for document in index.stored_documents(reader, gone):
+                counts.subtract(filterable(document.metadata))
+            reader.close()
+        counts.update(metadata)
+        self.described["metadata"] = {name: count for name, count in sorted(counts.items()) if count}
+        deleted = {shard: (gone[at], local) for shard, at, local in forward.places.by_shard(gone)}
+        for shard, update in enumerate(self.lucene):
+            rows, local = deleted.get(shard, (NO_ROWS, NO_ROWS))
+            added, folder = NO_ROWS, None
+            if shard in additions:
+                folder, segment = additions[shard]
+                reader = open_reader(folder)
+                added = lucene_rows(segment.ids, reader, len(forward.places.of_shard(shard)))
+                update.counts = field_counts(reader, index.lucene_fields)
+                reader.close()
+            if folder is not None or len(rows):
+                ids = (id for some in chunks(rows, BATCH) for id in forward.ids.take(some))
+                update.change(local, ids, folder, added)
+
+    def _write_rest(self, shard: int) -> str | None:
+        """Write Lucene's numbers of the documents that this commit has added to the other shards.
+
+        Returns:
+            the folder; None if there are no such documents.
+        """
+        others = [update.counts for number, update in enumerate(self.lucene) if number != shard]
+        fields = sorted({name for counts in others for name in counts})
+        totals = {name: np.sum([counts.get(name, (0, 0)) for counts in others], axis=0) for name in fields}
+        if not any(documents for documents, _ in totals.values()):
+            return None
+        rest = f"{self.prefix(shard)}{REST}/{numbered(self.number)}"
+        write_numbers(self.folder / rest, {name: (int(some), int(words)) for name, (some, words) in totals.items()})
+        return rest
+
+    def _describe_lucene(self, anew: bool) -> tuple[dict[str, Any], list[str]]:
+        """The entries of the description on Lucene, and the names of their files."""
+        described, names = [], list[str]()
+        for shard, update in enumerate(self.lucene):
+            entry = dict(update.described)
+            if update.changed:
+                entry["rows"] = f"{self.own}/lucene_rows{'' if self.shards is None else f'.{shard:03d}'}.npy"
+                save_array(self.folder / entry["rows"], update.rows.astype(np.uint32, copy=False))
+            names += [entry["rows"], *update.files]
+            if self.shards is not None:
+                entry[REST] = [*([] if anew else entry.get(REST, [])), *filter(None, [self._write_rest(shard)])]
+                for rest in entry[REST]:
+                    names += [f"{rest}/{path.name}" for path in (self.folder / rest).iterdir()]
+            described.append(entry)
+        if self.shards is not None:
+            return {"lucene": {**self.described, "path": SHARDS}, SHARDS: described}, names
+        return {"lucene": {**self.described, **(described[0] if described else {})} | self._metadata}, names
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        return {"metadata": self.described["metadata"]} if "metadata" in self.described else {}
+
+    # the description
+
+    def describe(
+        self,
+        parts: Sequence[Part],
+        added: int,
+        entries: Mapping[str, Any],
+        gone: np.ndarray = NO_ROWS,
+        deleted: np.ndarray = NO_ROWS,
+        anew: bool = False,
+        copied: bool = False,
+    ) -> Joined:
+        """Join the segments, and write the description of the commit; it is not the current one yet.
+
+        Args:
+            parts, added, gone, deleted, copied: as in :func:`~rerank_plugin.indexes.joining.join`.
+            entries: of the description, that do not follow from these.
+            anew: whether the segments hold nothing but what is left of the commit before.
+        """
+        before = None if self.before is None or anew else self.before.forward
+        joined = join(self.folder, self.own, parts, added, before, gone, deleted, copied)
+        lucene, names = self._describe_lucene(anew)
+        for segment, *_ in parts:
+            names += [path.relative_to(self.folder).as_posix() for path in segment.folder.iterdir()]
+        for path in {self.folder / str(joined.whole[name]) for name in ("terms", "frequency")}:
+            prefix = {"terms": "terms.", "frequency": "df_"}
+            names += [
+                f"{joined.whole[name]}/{file.name}"
+                for name, start in prefix.items()
+                if self.folder / str(joined.whole[name]) == path
+                for file in path.glob(f"{start}*.npy")
+            ]
+        names += [name for key in ("deleted", "places") if (name := joined.whole[key]) is not None]
+        before_files = {} if self.before is None else self.before.description["files"]
+        if self.knowledge is not None:
+            names += [name for name in before_files if name.startswith(f"{KNOWLEDGE}/")] or _knowledge_files(
+                self.folder
+            )
+            entries = {**entries, KNOWLEDGE: self.knowledge.settings, "concepts": _concepts(parts, deleted)}
+        kept = {} if self.before is None else self.before.description
+        description = {
+            **{name: value for name, value in kept.items() if name not in (CHECKSUM, "files")},
+            "format_version": FORMAT_VERSION,
+            COMMIT: uuid4().hex,
+            "number": self.number,
+            "documents": joined.documents,
+            "terms": joined.terms,
+            "created_by": f"rerank_plugin {__version__}",
+            **entries,
+            **self.entries,
+            "fields": {field: asdict(numbers) for field, numbers in joined.fields.items()},
+            SEGMENTS: [
+                {
+                    "path": segment.folder.relative_to(self.folder).as_posix(),
+                    "documents": len(segment),
+                    "shard": shard,
+                }
+                for segment, shard, _ in parts
+            ],
+            WHOLE: joined.whole,
+            **lucene,
+        }
+        self.written = with_checksums(description, describe_files(self.folder, set(names), before_files))
+        (self.folder / commit_file(self.number)).write_bytes(self.written)
+        return joined
+
+    def switch(self) -> None:
+        """Make this commit the current one, once it is described."""
+        with replacing(self.folder / DESCRIPTION, INNER, overwrite=True) as file:
+            file.write(self.written)
+
+
+def _knowledge_files(folder: Path) -> list[str]:
+    """The files of the knowledge base that were just written, but those that the annotator rebuilds."""
+    files = (path.relative_to(folder).as_posix() for path in (folder / KNOWLEDGE).rglob("*") if path.is_file())
+    return [name for name in files if not name.startswith(f"{ANNOTATION}/")]
+
+
+def _concepts(parts: Sequence[Part], deleted: np.ndarray) -> int:
+    """The number of concepts of all documents that are not deleted."""
+    total = sum(len(part.segment.concepts) for part in parts if part.segment.concepts is not None)
+    for segment, _, rows in parts:
+        assert segment.concept_offsets is not None, "the index has a knowledge base"
+        total -= int(slices(segment.concept_offsets, np.flatnonzero(np.isin(rows, deleted)))[1].sum())
+    return total
+
+
+@contextmanager
+def updating(folder: str | Path) -> Iterator[tuple[NextCommit, Following]]:
+    """The next commit of an index, for an update by this process alone, and what makes it the current one.
+
+    Raises:
+        InputError: the index cannot be opened or written; as an `OutputLockedError` if another process updates it.
+    """
+    before = Index(folder)  # an InputError before anything is locked
+    before.close()
+    with _locked_index(folder) as (index, descriptor, real):
+        commit = NextCommit(index.folder, index)
+
+        @contextmanager
+        def following() -> Iterator[Index]:
+            with closing(index.following(commit.written)) as after:
+                yield after
+            if not is_same_file(descriptor, real):
+                raise InputError(f"{index.folder} was replaced or removed while it was being updated: start again")
+            commit.switch()
+
+        yield commit, following
+
+
+@contextmanager
+def _locked_index(folder: str | Path) -> Iterator[tuple[Index, int, Path]]:
+    """The current commit of an index, for this process alone; the descriptor of its folder, and its real path."""
+    real = Path(os.path.realpath(folder))  # a link is followed
+    with writing_to(folder), locked(real) as descriptor:
+        index = Index(folder)
+        try:
+            _remove_others(index)
+            yield index, descriptor, real
+        finally:
+            index.close()
+            with suppress(InputError, OSError), closing(Index(folder)) as current:
+                _remove_others(current)  # otherwise the next update does
+
+
+@contextmanager
+def adding_to(index: Index | None) -> Iterator[None]:
+    """Write additions to the commit of an open index, by this process alone.
+
+    Args:
+        index: None, and that of an update of this process, need no lock.
+
+    Raises:
+        InputError: as `updating`; or the index was updated since it was opened.
+    """
+    if index is None or index.is_written:
+        yield
+        return
+    with _locked_index(index.folder) as (current, _, _):
+        if current.commit != index.commit:
+            raise InputError(f"{index.folder} was updated since it was opened: open it again, or start again")
+        yield
+
+
+def _remove_others(index: Index) -> None:
+    """Remove what neither the current commit nor any that is open needs."""
+    folder, needed = index.folder, {*index.description["files"], commit_file(index.number)}
+    for place in (folder, *(folder / SHARDS).glob("*")):
+        remove_leftovers(place)
+    for path in (folder / COMMITS).glob("*.json"):
+        name = f"{COMMITS}/{path.name}"
+        if name not in needed and _is_open(path):
+            with suppress(ValueError):
+                needed |= {name, *json.loads(path.read_bytes())["files"]}
+    for pattern in OWN:
+        for path in folder.glob(pattern):
+            if path.relative_to(folder).as_posix() not in needed:
+                path.unlink()
+    for addition in ADDITIONS:
+        for path in (folder / addition).glob("[0-9]" * len(numbered(0))):
+            if commit_file(int(path.name)) not in needed:
+                shutil.rmtree(path)
+    for empty in (path for pattern in FOLDERS for path in folder.glob(pattern)):
+        if empty.is_dir():
+            with suppress(OSError):
+                empty.rmdir()
+
+
+def _is_open(path: Path) -> bool:
+    """Whether an open index holds the lock of a commit's file."""
+    try:
+        with locked(path):
+            return False
+    except (OutputLockedError, OSError):  # a file system without locks does not tell
+        return True
