@@ -1,12 +1,12 @@
 """Replacing outputs, locks, and leftovers of killed processes."""
 
 import errno
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -274,14 +274,27 @@ def test_a_kill_at_any_step_leaves_a_name_that_works(tmp_path, way):
     raise AssertionError("it never finished")
 
 
-def test_a_folder_that_a_living_process_moved_aside_is_not_restored(tmp_path):
+def test_a_folder_that_a_living_writer_moved_aside_is_not_restored(tmp_path, monkeypatch):
+    """Between its two renames nobody else may give the old folder its name back; after a failure it does so itself."""
     make_box(tmp_path / "box")
-    aside = (tmp_path / "box").rename(tmp_path / f".box{outputs.MARK}{outputs.ASIDE}")
-    held = os.open(aside, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    assert not restore_interrupted(tmp_path / "box").exists()
-    os.close(held)
-    assert restore_interrupted(tmp_path / "box").exists() and not aside.exists()
+    monkeypatch.setattr(outputs, "_exchange", lambda first, second: False)
+    rename, fails, seen = Path.rename, [True, False], []
+
+    def watched(path, target):
+        if target == tmp_path / "box" and path.name[-8:] != outputs.ASIDE:
+            seen.append(restore_interrupted(tmp_path / "box").exists())
+            remove_leftovers(tmp_path)
+            if fails.pop(0):
+                raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", watched)
+    with pytest.raises(InputError, match="Input/output error"):
+        make_box(tmp_path / "box", "new", overwrite=True)
+    assert contents(tmp_path / "box")["extra.bin"] == b"old"
+    make_box(tmp_path / "box", "new", overwrite=True)
+    assert contents(tmp_path / "box")["extra.bin"] == b"new"
+    assert seen == [False, False] and [path.name for path in tmp_path.iterdir()] == ["box"]
 
 
 def test_a_locked_file_is_refused_and_a_link_too(tmp_path):
