@@ -170,6 +170,9 @@ class RemoteIndex(Index):
         notes = dict.fromkeys(note for _, notes in answers for note in notes)
         return Matches(filter, sum(count for count, _ in answers), tuple(notes))
 
+    def count(self, filter: Filter) -> int:
+        return self.matches(filter).total
+
     def fitting(self, filter: Filter) -> Any:
         """The filter itself, which each shard applies."""
         self.check_filter(filter)

@@ -318,6 +318,8 @@ class Index:
         The forward index knows its index, so both would wait for the garbage collector.
         """
         self.__dict__.pop("forward", None)
+        if (reader := self.__dict__.pop("_filter_reader", None)) is not None:
+            reader.close()
 
     def following(self, written: bytes) -> Index:
         """The index of a commit that is written, but not yet the current one, by its description."""
@@ -570,13 +572,28 @@ class Index:
         from rerank_plugin.indexes.strategy_query import matching_query
 
         self.check_filter(filter)
-        reader, notes = self.open_lucene(), list[str]()
+        reader, notes = self._filter_reader, list[str]()
         query = matching_query(filter, reader, self.description["lucene"], notes)
         rows = np.asarray(self.forward.lucene_rows)[matching_numbers(reader, query)]
-        reader.close()
         fits = np.zeros(len(self.forward), bool)
         fits[rows[rows < len(fits)]] = True  # numbers of deleted documents have no row
         return Matches(fits, int(fits.sum()), tuple(notes))
+
+    def count(self, filter: Filter) -> int:
+        """The exact number of documents that match a filter, which is cheaper than to find them."""
+        from rerank_plugin.indexes.lucene_reader import count_matching
+        from rerank_plugin.indexes.strategy_query import matching_query
+
+        self.check_filter(filter)
+        reader = self._filter_reader
+        return count_matching(reader, matching_query(filter, reader, self.description["lucene"]))
+
+    @cached_property
+    def _filter_reader(self) -> Any:
+        """The IndexReader of filters, which stays open as long as the index."""
+        reader = self.open_lucene()
+        finalize(self, reader.close).atexit = False
+        return reader
 
     @cached_property
     def matches(self) -> Callable[[Filter], Matches]:

@@ -285,6 +285,12 @@ def _occur(role: str) -> Any:
     return getattr(java_class("org.apache.lucene.search.BooleanClause$Occur"), role)
 
 
+def count_matching(reader: Any, query: Any) -> int:
+    """The exact number of documents that match a query."""
+    with pyjnius_lock:
+        return int(java_class("org.apache.lucene.search.IndexSearcher")(reader).count(query))
+
+
 def matching_numbers(reader: Any, query: Any) -> np.ndarray:
     """Whether the document of each Lucene number matches a query, bool [L]."""
     with pyjnius_lock:

@@ -143,7 +143,7 @@ def _marked(strategy: Strategy) -> str:
 
 
 def _count(index: Index, strategy: Strategy) -> int:
-    return index.matches(Filter((), strategy=strategy)).total
+    return index.count(Filter((), strategy=strategy))
 
 
 def _all_words(index: Index, query: Query, text: str) -> Strategy | None:
@@ -152,7 +152,7 @@ def _all_words(index: Index, query: Query, text: str) -> Strategy | None:
     strategy = Group(AND, tuple(Term(word) for word in words))
     if not 0 < len(words) <= MOST_CLAUSES:
         return None
-    return strategy if index.matches(replace(query.filter or Filter(()), strategy=strategy)).total else None
+    return strategy if index.count(replace(query.filter or Filter(()), strategy=strategy)) else None
 
 
 def _ids(index: Index, text: str, reader: Reader) -> Strategy | None:
