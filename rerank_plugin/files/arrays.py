@@ -1,12 +1,7 @@
-"""Arrays that grow, on disk and in memory; memory-mapped arrays; and slices of concatenated lists.
-
-A file that is appended to after it was closed keeps its ``.npy`` header, since other processes may read it meanwhile.
-Readers are given its size in bytes, from which they compute its length, and ignore bytes beyond that size.
-"""
+"""Arrays that grow, on disk and in memory; memory-mapped arrays; and slices of concatenated lists."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,25 +22,14 @@ class ArrayWriter:
 
     The header is written twice: NumPy pads it, so the length can grow without moving the data.
 
-    Args:
-        size: the size in bytes of an existing file to append to. Bytes beyond it are removed, and the header stays.
-
     Attributes:
         length: the number of rows in the file.
     """
 
-    def __init__(self, path: Path, dtype, row_shape: tuple[int, ...] = (), size: int | None = None):
-        self.dtype, self.row_shape, self.appends = np.dtype(dtype), row_shape, size is not None
-        if size is None:
-            self.length = 0
-            self.file: BinaryIO = open(path, "wb")
-            self._write_header()
-        else:
-            self.length = len(open_array(path, size))
-            self.file = open(path, "r+b")
-            if self.file.seek(0, os.SEEK_END) > size:  # else its time stays, by which it is known to be sound
-                self.file.truncate(size)
-            self.file.seek(size)
+    def __init__(self, path: Path, dtype, row_shape: tuple[int, ...] = ()):
+        self.dtype, self.row_shape, self.length = np.dtype(dtype), row_shape, 0
+        self.file: BinaryIO = open(path, "wb")
+        self._write_header()
 
     def _write_header(self) -> None:
         self.file.seek(0)
@@ -60,19 +44,17 @@ class ArrayWriter:
         self.length += len(array)
 
     def close(self) -> None:
-        if not self.appends:
-            self._write_header()
+        self._write_header()
         self.file.close()
 
 
 class OffsetsWriter(ArrayWriter):
     """Writes the offsets of concatenated lists, uint64 [n + 1]."""
 
-    def __init__(self, path: Path, size: int | None = None):
-        super().__init__(path, np.uint64, size=size)
-        self.end = 0 if size is None else int(open_array(path, size)[-1])
-        if size is None:
-            self.append([0])
+    def __init__(self, path: Path):
+        super().__init__(path, np.uint64)
+        self.end = 0
+        self.append([0])
 
     def extend(self, lengths: Sequence[int]) -> None:
         """Append lists of these lengths."""
@@ -106,31 +88,17 @@ class GrowingArray:
         self.length += len(values)
 
 
-def open_array(
-    path: Path, size: int | None = None, dtype: Any = None, shape: Sequence[int | None] | None = None
-) -> np.ndarray:
+def open_array(path: Path, dtype: Any = None, shape: Sequence[int | None] | None = None) -> np.ndarray:
     """A read-only memory map of a ``.npy`` file, as a plain array; pickled arrays are refused.
 
     Args:
-        size: how many bytes of the file to read, the header included, whose length is then ignored; None for all rows
-            of the header.
         dtype: the expected one. shape: the expected one, with None for any length.
 
     Raises:
         ValueError: the file holds no such array.
     """
-    if size is None:
-        with HEADERS:
-            array = npy.open_memmap(regular(path), mode="r")
-    else:
-        with open(regular(path), "rb") as file, HEADERS:
-            npy.read_magic(file)
-            found, _, kind = npy.read_array_header_1_0(file)
-            start = file.tell()
-        length, rest = divmod(size - start, kind.itemsize * math.prod(found[1:]))
-        if rest or length < 0:
-            raise ValueError(f"{path} does not end with a row at {size} bytes")
-        array = np.memmap(path, kind, "r", start, (length, *found[1:]))
+    with HEADERS:
+        array = npy.open_memmap(regular(path), mode="r")
     shape = [None] * array.ndim if shape is None else shape
     fits = len(shape) == array.ndim and all(one in (None, other) for one, other in zip(shape, array.shape))
     if not fits or not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):

@@ -31,13 +31,11 @@ KEPT = 8192  # files, or groups of them, that are remembered
 RECENT = 2.0  # seconds, in which a file may change again with the same time
 
 
-def describe_file(path: Path, start: int = 0, stop: int | None = None) -> dict[str, Any]:
-    """Size and BLAKE2b checksum of a file, or of its bytes from ``start`` to ``stop``."""
-    digest, left = blake2b(digest_size=16), (path.stat().st_size if stop is None else stop) - start
-    size = 0
+def describe_file(path: Path) -> dict[str, Any]:
+    """Size and BLAKE2b checksum of a file."""
+    digest, size = blake2b(digest_size=16), 0
     with open(path, "rb") as file:
-        file.seek(start)
-        while block := file.read(min(1 << 20, left - size)):
+        while block := file.read(1 << 20):
             digest.update(block)
             size += len(block)
     return {"bytes": size, "blake2b": digest.hexdigest()}
@@ -86,31 +84,26 @@ def check_description(path: Path, description: Mapping[str, Any], again: str, na
         )
 
 
-def fault(path: Path, described: Mapping[str, Any], grows: bool = False, whole: bool = False) -> str | None:
+def fault(path: Path, described: Mapping[str, Any], whole: bool = False) -> str | None:
     """What is wrong with a file, by its description, as the end of a sentence; None for a file that is as described.
 
     Args:
-        described: ``bytes``, and as far as they are known ``blake2b`` or the ``pieces`` that have it, ``head``,
-            ``tail`` and ``sample``.
-        grows: whether bytes may follow those described.
+        described: ``bytes``, and as far as they are known ``blake2b``, ``head``, ``tail`` and ``sample``.
         whole: compare all bytes, of a large file, too.
     """
     if not path.is_file():
         return "is not a regular file" if path.exists() else "is missing"
     size, expected = path.stat().st_size, described["bytes"]
-    if size != expected and not (grows and size > expected):
+    if size != expected:
         return f"has {size} bytes"
 
     def is_same() -> bool:
         known = describe_parts(path, expected)
         if any(described.get(part, found) != found for part, found in known.items()):
             return False
-        pieces, start = described.get("pieces", [described]), 0
-        for piece in pieces if whole or expected <= SMALL else ():
-            if "blake2b" in piece and describe_file(path, start, start + piece["bytes"])["blake2b"] != piece["blake2b"]:
-                return False
-            start += piece["bytes"]
-        return True
+        if "blake2b" not in described or not (whole or expected <= SMALL):
+            return True
+        return describe_file(path)["blake2b"] == described["blake2b"]
 
     return None if passed([path], is_same, dict(described), whole) else "has changed"
 

@@ -1,17 +1,15 @@
 """Strings by row number and row numbers by string, memory-mapped instead of in a Python dictionary.
 
-A table is the UTF-8 bytes of all strings, their offsets, and one or several *pieces*: the sorted 64-bit hashes of some
+A table is the UTF-8 bytes of all strings, their offsets and, if it can be searched, the sorted 64-bit hashes of the
 strings and their rows. A look-up is a binary search of the hash and a comparison of the string, so collisions are
-harmless. Strings appended to a table get a piece of their own, which is merged with earlier pieces that are not at
-least twice as large: there are at most log2(n) + 1 pieces, and each string is merged about as often.
+harmless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,13 +23,10 @@ from rerank_plugin.files.arrays import (
     are_sorted,
     open_array,
     ranges,
+    save_array,
     slices,
 )
 from rerank_plugin.files.checksums import passed
-
-PIECE = "hashes", "rows"  # the files of a piece
-RANGES = 256  # of hashes, merged one after the other
-WHOLE: Mapping[str, int] = MappingProxyType({})  # sizes of files that are not appended to
 
 
 def hash_strings(strings: Iterable[str]) -> np.ndarray:
@@ -44,46 +39,37 @@ class StringTable:
     """A read-only table, opened by folder and name.
 
     Args:
-        pieces: what the names of the files of each piece end in, newest first; the table cannot be searched without.
-        sizes: the size in bytes of each file that may have been appended to since, by its name.
         rows: the number of strings, if it is known.
 
     Raises:
         ValueError: a file holds no such array, or they do not fit together.
 
     Attributes:
-        pieces: hashes uint64 [n] and rows uint32 [n] of each piece, newest first, by the end of its name.
+        hashes: of the strings, sorted, uint64 [n]. rows: theirs, uint32 [n]. Both are empty if the table was written
+            without them, and cannot be searched.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        pieces: Sequence[str] = ("",),
-        sizes: Mapping[str, int] = WHOLE,
-        rows: int | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, name: str, rows: int | None = None) -> None:
         self.folder, self.name = folder, name
         opened = []
 
-        def array(name: str, dtype: Any, length: int | None = None) -> np.ndarray:
-            opened.append(folder / name)
-            return open_array(opened[-1], sizes.get(name), dtype, (length,))
+        def array(part: str, dtype: Any, length: int | None = None) -> np.ndarray:
+            opened.append(folder / f"{name}.{part}.npy")
+            return open_array(opened[-1], dtype, (length,))
 
-        self.bytes = array(f"{name}.bytes.npy", np.uint8)
-        self.offsets = array(f"{name}.offsets.npy", np.uint64, None if rows is None else rows + 1)
-        self.pieces: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for piece in pieces:
-            hashes_file, rows_file = (f"{name}.{part}{piece}.npy" for part in PIECE)
-            if (folder / hashes_file).exists():
-                hashes = array(hashes_file, np.uint64)
-                self.pieces[piece] = hashes, array(rows_file, np.uint32, len(hashes))
-        if not passed(opened, self._is_sound, sizes.get(f"{name}.bytes.npy"), sizes.get(f"{name}.offsets.npy")):
+        self.bytes = array("bytes", np.uint8)
+        self.offsets = array("offsets", np.uint64, None if rows is None else rows + 1)
+        self.hashes, self.rows = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
+        self.is_searchable = (folder / f"{name}.hashes.npy").exists()
+        if self.is_searchable:
+            self.hashes = array("hashes", np.uint64)
+            self.rows = array("rows", np.uint32, len(self.hashes))
+        if not passed(opened, self._is_sound):
             raise ValueError(f"the arrays of {name} in {folder} do not fit together")
 
     def _is_sound(self) -> bool:
-        return are_offsets(self.offsets, len(self.bytes)) and all(
-            are_sorted(hashes) and are_below(rows, len(self)) for hashes, rows in self.pieces.values()
+        return (
+            are_offsets(self.offsets, len(self.bytes)) and are_sorted(self.hashes) and are_below(self.rows, len(self))
         )
 
     def __len__(self) -> int:
@@ -117,22 +103,19 @@ class StringTable:
         return padded
 
     def find(self, strings: Sequence[str]) -> np.ndarray:
-        """Rows of the strings, int64 [n]; the last row of a string that repeats, -1 for one not in the table."""
-        if not self.pieces:
+        """Rows of the strings, int64 [n]; the first row of a string that repeats, -1 for one not in the table."""
+        if not self.is_searchable:
             raise TypeError("this table was written without hashes")
         hashes = hash_strings(strings)
-        found = np.full(len(hashes), -1, np.int64)
-        for sorted_hashes, rows_by_hash in self.pieces.values():
-            pending = np.flatnonzero(found < 0)
-            positions = np.zeros(len(hashes), np.int64)
-            positions[pending] = np.searchsorted(sorted_hashes, hashes[pending])
-            while len(pending := pending[positions[pending] < len(sorted_hashes)]):
-                pending = pending[sorted_hashes[positions[pending]] == hashes[pending]]
-                rows = rows_by_hash[positions[pending]].astype(np.int64)
-                same = np.array([stored == strings[i] for stored, i in zip(self.take(rows), pending.tolist())], bool)
-                found[pending[same]] = rows[same]
-                pending = pending[~same]  # a collision: try the next row of the same hash
-                positions[pending] += 1
+        found, pending = np.full(len(hashes), -1, np.int64), np.arange(len(hashes))
+        positions = np.searchsorted(self.hashes, hashes)
+        while len(pending := pending[positions[pending] < len(self.hashes)]):
+            pending = pending[self.hashes[positions[pending]] == hashes[pending]]
+            rows = self.rows[positions[pending]].astype(np.int64)
+            same = np.array([stored == strings[i] for stored, i in zip(self.take(rows), pending.tolist())], bool)
+            found[pending[same]] = rows[same]
+            pending = pending[~same]  # a collision: try the next row of the same hash
+            positions[pending] += 1
         return found
 
 
@@ -166,28 +149,12 @@ class StringsInMemory:
 
 
 class StringTableWriter:
-    """Appends strings; ``close`` also writes the arrays for look-ups by string, if requested.
+    """Appends strings; ``close`` also writes the arrays for look-ups by string, if requested."""
 
-    Args:
-        piece: what the names of the files for look-ups end in.
-        table: an existing table to append to, in the same folder, and the ``sizes`` of its files.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        searchable: bool,
-        piece: str = "",
-        table: StringTable | None = None,
-        sizes: Mapping[str, int] = WHOLE,
-    ):
-        self.folder, self.name, self.piece = folder, name, piece
-        files = f"{name}.bytes.npy", f"{name}.offsets.npy"
-        self.text = ArrayWriter(folder / files[0], np.uint8, size=sizes.get(files[0]))
-        self.offsets = OffsetsWriter(folder / files[1], sizes.get(files[1]))
-        self.first = len(self)  # row of the first string that is appended
-        self.older = {} if table is None else table.pieces
+    def __init__(self, folder: Path, name: str, searchable: bool):
+        self.folder, self.name = folder, name
+        self.text = ArrayWriter(folder / f"{name}.bytes.npy", np.uint8)
+        self.offsets = OffsetsWriter(folder / f"{name}.offsets.npy")
         self.hashes: list[np.ndarray] | None = [] if searchable else None
 
     def __len__(self) -> int:
@@ -204,50 +171,22 @@ class StringTableWriter:
 
     def copy(self, table: StringTable) -> None:
         """Append the strings of another table, whose hashes are not computed again."""
-        start, (hashes, rows) = len(self), table.pieces[""]
         self.text.append(table.bytes)
         self.offsets.append(table.offsets[1:] + np.uint64(self.offsets.end))
         self.offsets.end += int(table.offsets[-1])
         if self.hashes is not None:
-            by_row = np.empty(len(rows), np.uint64)
-            by_row[rows] = hashes
+            by_row = np.empty(len(table), np.uint64)
+            by_row[table.rows] = table.hashes
             self.hashes.append(by_row)
-        assert len(self) == start + len(table)
 
-    def close(self) -> list[str]:
-        """Write what is left; returns the pieces of the table, newest first, with the one written here."""
+    def close(self) -> None:
         self.text.close()
         self.offsets.close()
-        if self.hashes is None:
-            return []
-        kept = list(self.older)
-        if kept and len(self) == self.first:
-            return kept
-        hashes = np.concatenate(self.hashes) if self.hashes else np.zeros(0, np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        merged, length = [(hashes[order], order + self.first)], len(hashes)
-        while kept and len(self.older[kept[0]][0]) < 2 * length:
-            merged.append(self.older[kept.pop(0)])
-            length += len(merged[-1][0])
-        self._merge(merged)
-        return [self.piece, *kept]
-
-    def _merge(self, pieces: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-        """Write sorted pieces, newest first, as one, a range of hashes by range; rows of equal hashes newest first."""
-        hashes, rows = (
-            ArrayWriter(self.folder / f"{self.name}.{part}{self.piece}.npy", dtype)
-            for part, dtype in zip(PIECE, (np.uint64, np.uint32))
-        )
-        borders = np.arange(1, RANGES, dtype=np.uint64) * np.uint64(2**64 // RANGES)
-        cuts = [[0, *np.searchsorted(piece, borders).tolist(), len(piece)] for piece, _ in pieces]
-        for number in range(RANGES):
-            parts = [slice(*cut[number : number + 2]) for cut in cuts]
-            together = np.concatenate([piece[part] for (piece, _), part in zip(pieces, parts)])
-            order = np.argsort(together, kind="stable")
-            hashes.append(together[order])
-            rows.append(np.concatenate([of[part] for (_, of), part in zip(pieces, parts)])[order])
-        hashes.close()
-        rows.close()
+        if self.hashes is not None:
+            hashes = np.concatenate([np.zeros(0, np.uint64), *self.hashes])
+            order = np.argsort(hashes, kind="stable")
+            save_array(self.folder / f"{self.name}.hashes.npy", hashes[order])
+            save_array(self.folder / f"{self.name}.rows.npy", order.astype(np.uint32))
 
 
 class SeenHashes:

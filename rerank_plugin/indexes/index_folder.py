@@ -447,7 +447,7 @@ class Index:
 
         def array(path: Path, length: int | None = None) -> np.ndarray:
             opened.append(path)
-            return open_array(path, None, np.uint32, (length,))
+            return open_array(path, np.uint32, (length,))
 
         vocabulary = folders.get(self.folder / described["terms"])
         terms = StringTable(self.folder / described["terms"], "terms") if vocabulary is None else vocabulary.terms
@@ -499,7 +499,7 @@ class Index:
                 found.append(np.arange(count, dtype=np.uint32))
                 continue
             path = self.folder / part["rows"]
-            rows = open_array(path, None, np.uint32, (None,))
+            rows = open_array(path, np.uint32, (None,))
             if not passed([path], lambda: are_below(rows, count, DELETED), count):  # noqa: B023 (called at once)
                 raise ValueError(f"{path} has rows that do not exist")
             found.append(rows)

@@ -81,7 +81,7 @@ class Segment:
 
         def array(name: str, length: int | None = None, dtype: Any = np.uint32) -> np.ndarray:
             opened.append(folder / f"{name}.npy")
-            return open_array(opened[-1], None, dtype, (length,))
+            return open_array(opened[-1], dtype, (length,))
 
         self.title_lengths = array("title_lengths")
         rows = len(self.title_lengths)

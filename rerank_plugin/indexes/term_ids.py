@@ -48,7 +48,6 @@ class TermIds:
         ids[rows[present]] = np.array(self.vocabulary.lookup(words), np.int32)[present]
         if self.by_hash:
             hash_ids = np.zeros_like(ids)
-            for hashes, by_hash in terms.pieces.values():
-                hash_ids[by_hash] = self.vocabulary.hash_ids(hashes)
+            hash_ids[terms.rows] = self.vocabulary.hash_ids(terms.hashes)
             ids = np.where(ids > 0, ids, hash_ids)
         return ids

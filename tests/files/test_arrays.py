@@ -66,42 +66,6 @@ def test_ranges_are_joined(pairs):
     assert joined.tolist() == [start + place for start, length in pairs for place in range(length)]
 
 
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_a_file_that_is_appended_to_is_read_as_far_as_its_reader_knows(tmp_path, shape):
-    """Its header stays, and what a killed writer left beyond the known size goes."""
-    path, width = tmp_path / "array.npy", int(np.prod(shape, dtype=int))
-    writer = ArrayWriter(path, np.uint32, shape)
-    writer.append(np.full((2, *shape), 1))
-    writer.close()
-    size, header = path.stat().st_size, path.read_bytes()[:128]
-    first = open_array(path, size)
-    path.write_bytes(path.read_bytes() + b"left by a killed writer")
-    for length in (2, 5):
-        writer = ArrayWriter(path, np.uint32, shape, size)
-        assert writer.length == length
-        writer.append(np.full((3, *shape), length))
-        writer.close()
-        size += 3 * 4 * width
-    assert path.read_bytes()[:128] == header and path.stat().st_size == size
-    assert first.shape == (2, *shape) and (first == 1).all()
-    assert open_array(path, size)[:, ...].reshape(8, -1)[:, 0].tolist() == [1, 1, 2, 2, 2, 5, 5, 5]
-    for wrong in (size - 1, size + 4 * width, 100):
-        with pytest.raises(ValueError):
-            open_array(path, wrong)
-
-
-def test_offsets_that_are_appended_to_go_on_at_the_end(tmp_path):
-    writer = OffsetsWriter(tmp_path / "offsets.npy")
-    writer.extend([2, 0])
-    writer.close()
-    size = (tmp_path / "offsets.npy").stat().st_size
-    writer = OffsetsWriter(tmp_path / "offsets.npy", size)
-    writer.extend([3])
-    writer.close()
-    assert open_array(tmp_path / "offsets.npy", size + 8).tolist() == [0, 2, 2, 5]
-    assert open_array(tmp_path / "offsets.npy", size).tolist() == [0, 2, 2]
-
-
 @given(st.lists(st.integers(0, 6), max_size=20), st.integers(0, 7), st.integers(1, 5))
 def test_what_compiled_loops_rely_on_is_checked_part_by_part(values, bound, part):
     with pytest.MonkeyPatch.context() as patched:

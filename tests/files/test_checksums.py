@@ -52,14 +52,14 @@ def test_of_a_large_file_the_ends_and_a_sample_unless_told(tmp_path):
     assert fault(path, description, whole=True) is None
 
 
-def test_sizes_and_what_may_grow(tmp_path):
+def test_sizes(tmp_path):
     path = tmp_path / "file"
     description = described(path, SMALL)
     with open(path, "ab") as file:
         file.write(b"more")
-    assert fault(path, description) == f"has {SMALL + 4} bytes" and fault(path, description, grows=True) is None
+    assert fault(path, description) == f"has {SMALL + 4} bytes"
     path.unlink()
-    assert fault(path, description, grows=True) == "is missing"
+    assert fault(path, description) == "is missing"
 
 
 def test_descriptions_of_earlier_versions(tmp_path):

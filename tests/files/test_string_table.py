@@ -49,28 +49,19 @@ def test_any_pattern_of_equal_hashes_is_told_apart(tmp_path_factory, strings, da
     assert table.take(np.arange(len(strings))[::-1]) == strings[::-1]
 
 
-@given(st.lists(st.lists(st.text(max_size=3), max_size=8), min_size=1, max_size=8))
-def test_a_table_that_is_appended_to_finds_the_last_row_of_every_string(tmp_path_factory, parts):
-    """Whatever pieces there are, of which each is at least twice as large as the next newer one."""
-    folder, table, sizes, appended, before = tmp_path_factory.mktemp("table"), None, {}, [], None
-    for number, part in enumerate(map(list, map(dict.fromkeys, parts))):
-        writer = StringTableWriter(folder, "names", True, f".{number}", table, sizes)
-        assert len(writer) == writer.first == len(appended)
-        writer.extend(part)
-        pieces = writer.close()
-        appended += part
-        if before is not None:  # readers of the shorter table
-            assert before[0].take(np.arange(len(before[1]))) == before[1]
-            rows = {string: row for row, string in enumerate(before[1])}
-            assert before[0].find([*rows]).tolist() == [*rows.values()]
-        sizes = {f"names.{name}.npy": (folder / f"names.{name}.npy").stat().st_size for name in ("bytes", "offsets")}
-        table = StringTable(folder, "names", pieces, sizes)
-        before = table, [*appended]
-        lengths = [len(hashes) for hashes, _ in table.pieces.values()]
-        assert sum(lengths) == len(appended)
-        assert all(older >= 2 * newer for newer, older in zip(lengths, lengths[1:]))
-    last = {string: row for row, string in enumerate(appended)}
-    assert table.find([*last, "none of them"]).tolist() == [*last.values(), -1]
+@given(st.lists(st.text(max_size=3), max_size=8, unique=True), st.lists(st.text(max_size=3), max_size=8, unique=True))
+def test_a_copy_that_is_extended_is_that_of_all_strings(tmp_path_factory, strings, more):
+    folder, more = tmp_path_factory.mktemp("table"), [string for string in more if string not in strings]
+    table = written(folder, strings)
+    (folder / "copy").mkdir()
+    writer = StringTableWriter(folder / "copy", "names", True)
+    writer.copy(table)
+    writer.extend(more)
+    writer.close()
+    (folder / "plain").mkdir()
+    written(folder / "plain", [*strings, *more])
+    for path in (folder / "copy").iterdir():
+        assert path.read_bytes() == (folder / "plain" / path.name).read_bytes()
 
 
 def test_a_table_without_hashes_says_so(tmp_path):
