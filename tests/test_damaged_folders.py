@@ -30,7 +30,7 @@ from rerank_plugin.text import word_vectors
 from tests import small
 from tests.annotated import knowledge_base
 
-SECONDS = 20  # after which a reader hangs
+SECONDS = 300  # after which a reader hangs, on the busiest machine
 
 
 @dataclass(frozen=True)
@@ -257,12 +257,11 @@ def test_a_folder_with_leftovers_of_a_killed_process_is_sound(made, copy, reques
         made[0].artifact.verify(copy, **made[0].verified)
 
 
-@pytest.mark.parametrize("damage", ["a pipe", "truncated", "flipped"])
-def test_arrays_that_can_be_built_again_are(tmp_path, request, damage):
-    """The terms of a knowledge base are kept beside it; damaged, they are built and written anew."""
+def test_arrays_that_can_be_built_again_are(tmp_path, request):
+    """The terms of a knowledge base are kept beside it; damaged, they are built anew."""
     made_terms(tmp_path / "kb", request)
     expected, folder = read_terms(tmp_path / "kb", request), tmp_path / "kb" / "annotation"
-    for name in [path.name for path in folder.iterdir()]:
+    for name, damage in (("annotation.json", "truncated"), ("grams.npy", "a pipe"), ("form_slots.npy", "flipped")):
         DAMAGES[damage](folder / name)
         found = open_terms(KnowledgeBase(tmp_path / "kb"))
         assert {name: array.tolist() for name, array in found._asdict().items()} == expected
