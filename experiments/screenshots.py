@@ -1,4 +1,4 @@
-"""``python -m experiments.screenshots``: screenshots of the service's page in both themes, for docs/images.
+"""``python -m experiments.screenshots``: screenshots of the service's page, for docs/images.
 
 They show the bundled sample, whose documents, authors, journals and headings are invented.
 """
@@ -17,9 +17,10 @@ from urllib.parse import urlencode
 
 import rerank_plugin as rp
 from rerank_plugin.corpora import documents
+from rerank_plugin.retrieval.encoding import IndexEncoder
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-OPEN = "#side-right .open"
+OPEN = "#hit-list .open"
 AUTHORS = "Achterberg M,Brandt C,Haddad HA,Iyer DJ,Lindqvist S,Moreau P,Novak D,Okafor B,Rossi GM,Tanaka E".split(",")
 JOURNALS = ("Ann Sample Med", "Example Heart J", "Invented J Cardiol")
 HEADINGS = (
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("docs/images"), metavar="FOLDER")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        rp.build_index(invented(), f"{folder}/sample")
+        IndexEncoder(rp.build_index(invented(), f"{folder}/sample").forward, "ktrel").encode()
         command = [sys.executable, "-m", "rerank_plugin.serve", "--index", f"{folder}/sample", "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
             try:
@@ -63,26 +64,25 @@ def invented() -> Iterator[rp.Document]:
 
 
 def photograph(address: str, folder: Path) -> None:
-    """Write ``page-THEME.png``, ``page-document-THEME.png`` and ``explanation-THEME.png`` of both themes, with Debian's
-    Chromium."""
+    """Write ``page.png``, ``page-document.png`` and ``page-compared.png`` by Debian's Chromium; the last is dark."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-        for theme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=theme)
-            for _ in range(3):  # the first searches of a service are slower
-                page.goto(address)
-                page.wait_for_selector(OPEN)
-            page.screenshot(path=folder / f"page-{theme}.png")
-            page.locator(f"{OPEN}:has(.retracted)").first.click()
-            page.wait_for_selector(".sentence")
-            page.screenshot(path=folder / f"page-document-{theme}.png")
-            page.keyboard.press("Escape")
-            page.locator(OPEN).first.click()
-            page.locator(".matrix").scroll_into_view_if_needed()
-            page.locator(".matrix td[tabindex='0']").focus()
-            page.screenshot(path=folder / f"explanation-{theme}.png")
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        for _ in range(3):  # the first searches of a service are slower
+            page.goto(address)
+            page.wait_for_selector("#any-word:not(:empty)")
+        page.wait_for_selector("[data-field=type] li")
+        page.screenshot(path=folder / "page.png")
+        page.locator(f"{OPEN}:has(.retracted)").first.click()
+        page.click(".why > summary")
+        page.wait_for_selector(".sentence")
+        page.screenshot(path=folder / "page-document.png")
+        page.emulate_media(color_scheme="dark")
+        page.goto(f"{address}&view=compare&right=bm25,delta")
+        page.wait_for_selector("#side-right .hits")
+        page.screenshot(path=folder / "page-compared.png")
         browser.close()
 
 

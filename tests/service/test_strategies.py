@@ -12,8 +12,8 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.search import main as search
 from rerank_plugin.service.settings import ServiceConfig
 from tests.conftest import REAL_DATA
+from tests.service.browser import documents, needs_chromium, wait_for_address
 from tests.service.live import serving
-from tests.service.test_page import browser, page, wait_for_address  # noqa: F401 (fixtures)
 
 CASES = REAL_DATA.parent / "cases" / "reader"
 ROWS = (
@@ -91,15 +91,15 @@ def test_a_query_of_a_librarian(librarian, row, way, capsys):
     assert bool(read_as) == (row["kind"] != "top")
 
 
+@needs_chromium
 @pytest.mark.real_data
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row["query"].startswith(ON_THE_PAGE)], ids=lambda row: row["query"]
 )
-def test_through_the_page(page, librarian, row):  # noqa: F811
-    page.goto(f"{librarian.base_url}/?{urlencode({'query': row['query'], 'right': 'none', 'hits': 50})}")
-    page.wait_for_selector("#side-right .hits > li, #side-right .notice")
-    ids = page.eval_on_selector_all("#side-right .hits > li", "rows => rows.map(row => row.dataset.docid)")
-    check(row, ids)
+def test_through_the_page(page, librarian, row):
+    page.goto(f"{librarian.base_url}/?{urlencode({'query': row['query'], 'reranker': 'none', 'hits': 50})}")
+    page.wait_for_selector("#hit-list .hits > li, #hit-list .notice")
+    check(row, documents(page))
 
 
 TOPICS = ("statin", "aspirin", "statin aspirin")
@@ -218,7 +218,8 @@ def test_a_searcher_reads_strategies(many):
             searcher.search("a trial of it", rank_by="statin")
 
 
-def test_the_page_shows_what_it_read(page, many):  # noqa: F811
+@needs_chromium
+def test_the_page_shows_what_it_read(page, many):
     page.goto(f"{many.base_url}/?query=trial[ti] NOT aspirin")
     page.wait_for_selector(".understood")
     assert page.text_content(".understood").startswith("Read as trial[ti] NOT aspirin: 175 documents.")
@@ -231,4 +232,4 @@ def test_the_page_shows_what_it_read(page, many):  # noqa: F811
     page.wait_for_selector("#status .error")
     assert "character 11: '(' without its ')'" in page.text_content("#status")
     page.click("#plain")
-    page.wait_for_selector("#side-right .hits > li")
+    page.wait_for_selector("#hit-list .hits > li")

@@ -33,3 +33,26 @@ export function withSpans(text, spans, mark) {
   }
   return [...parts, points.slice(end).join("")];
 }
+
+export const marked = (_, part) => element("mark", {}, part);
+
+/** The options of a select, whose value is then set. */
+export function setOptions(select, names, value, label = (name) => name) {
+  select.replaceChildren(...names.map((name) => element("option", { value: name }, label(name))));
+  select.value = value;
+}
+
+/** A menu: a fold with buttons, which closes when one is used, with Escape, and when the focus leaves it. */
+export function menu(name, ...children) {
+  const close = (event) => {
+    if (event.type === "keydown" ? event.key === "Escape" : !fold.contains(event.relatedTarget)) fold.open = false;
+  };
+  const fold = element("details", { class: "menu", keydown: close, focusout: close },
+    element("summary", {}, name), element("div", { class: "items", click: (event) => {
+      if (event.target.tagName === "BUTTON") fold.open = false;
+    } }, children));
+  return fold;
+}
+
+export const number = (count) => count.toLocaleString("en");
+export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;

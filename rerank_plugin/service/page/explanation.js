@@ -1,28 +1,43 @@
-// The open document: why its rank changed, its words shaded by contribution, the parts of the score, the match matrix.
+// Why a document is in the list: in words, and behind a fold in numbers: its words shaded by contribution, the parts of the
+// score, the match matrix.
 
 import { element, withSpans } from "./dom.js";
 import { matchMatrix } from "./matrix.js";
-import { judgmentButtons } from "./results.js";
-import { abstractView, headings, retraction, source } from "./stored.js";
+import { abstractView } from "./metadata.js";
 
 const SHOWN_FEATURES = 8;
 
-/** The contents of the dialog that shows an answer of /explain. */
+/** The elements that explain an answer of /explain. */
 export function explanationView(explanation) {
+  return [element("p", { class: "sentence" }, inWords(explanation.words)),
+    element("details", { class: "numbers" }, element("summary", {}, "In numbers"), numbers(explanation))];
+}
+
+/** Where the words of the query are: "The title has statins; the abstract has cancer; it has no word like aspirin." */
+function inWords({ title, abstract, neither }) {
+  const list = (words) => new Intl.ListFormat("en").format(words.map((word) => `“${word}”`));
+  const parts = [
+    title.length ? `the title has ${list(title)}` : "",
+    abstract.length ? `the abstract has ${list(abstract)}` : "",
+    neither.length ? `${list(neither)} ${neither.length > 1 ? "are" : "is"} in neither title nor abstract` : "",
+  ].filter(Boolean);
+  if (!title.length && !abstract.length) return "It has none of the query’s words: its other words are close in meaning, or stand in its headings.";
+  const text = parts.join("; ");
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+}
+
+function numbers(explanation) {
+  const ranks = explanation.reranker === "none"
+    ? `Rank ${explanation.rank} by the first stage.`
+    : `Rank ${explanation.rank} by ${explanation.reranker}, rank ${explanation.first_stage_rank} by the first stage.`;
+  const reranked = explanation.reranker !== "none";
   return [
-    element("h2", { id: "document-title", dir: "auto", tabindex: "-1" },
-      retraction(explanation.metadata), explanation.title ? shaded(explanation, "title", withSpans) : "No title"),
-    ...source(explanation.metadata, explanation.docid, explanation.index),
-    element("p", { class: "details" },
-      explanation.reranker === "none" ? "" : `Rank ${explanation.rank} by ${explanation.reranker}, `,
-      `${explanation.reranker === "none" ? "Rank" : "rank"} ${explanation.first_stage_rank} by the first stage `,
-      judgmentButtons(explanation, explanation.docid, explanation.title || "No title")),
-    element("p", { class: "sentence" }, explanation.sentence),
-    explanation.abstract ? shaded(explanation, "abstract", abstractView) : element("p", { class: "abstract" }, "No abstract"),
+    element("p", { class: "ranks" }, reranked ? `${ranks} ${explanation.sentence}` : ranks),
+    reranked ? element("p", { class: "shaded", dir: "auto" }, shaded(explanation, "title", withSpans)) : null,
+    reranked && explanation.abstract ? shaded(explanation, "abstract", abstractView) : null,
     explanation.unread
       ? element("p", { class: "details" }, `The reranker does not read the last ${explanation.unread} words.`)
       : null,
-    headings(explanation.metadata, explanation.index),
     element("h3", {}, "Parts of the score"),
     scoreTable(explanation),
     ...(explanation.matrix[0]?.length

@@ -1,4 +1,4 @@
-// Judgments, kept in the browser by index, query and document; and the files that the page exports.
+// Judgments, kept in the browser by index, query and document; and the texts of qrels and TREC runs.
 
 // The spelling of the key stays, so that a browser keeps its judgments.
 const key = (index) => `rerank_plugin judgements ${index}`;
@@ -31,10 +31,3 @@ export function run(answer) {
   return answer.candidates.map((hit) => `${query} Q0 ${hit.docid} ${hit.rank} ${hit.score} ${tag}\n`).join("");
 }
 
-export function download(name, text) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}

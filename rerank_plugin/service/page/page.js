@@ -1,108 +1,108 @@
 // The main module: reads the address, calls the service, shows its answers.
 
-import { ServiceError, file, get, indexPath, keepToken, send } from "./api.js";
-import { byId, element } from "./dom.js";
-import { explanationView } from "./explanation.js";
-import { download, qrels, run } from "./judgements.js";
-import { drawLines, highlightDocument } from "./lines.js";
-import { rankingView } from "./results.js";
-import { documentView } from "./stored.js";
-import { fromAddress, toAddress } from "./state.js";
-import { valueInput } from "./values.js";
+import { ServiceError, get, indexPath, keepToken, post, searchBody } from "./api.js";
+import { compare, defaultSides, fillSides, judgmentButtons, pipelineOf } from "./comparison.js";
+import { drawLines } from "./lines.js";
+import { clickDocument, closeDialog, goOn, isOpen, open, setUpDialog } from "./dialog.js";
+import { byId, element, number, setOptions } from "./dom.js";
+import { exportMenu } from "./exports.js";
+import { chips, filterPanel } from "./filters.js";
+import { foundText, listView, readAs } from "./list.js";
+import { decideByKey, decided, decidedView } from "./screening.js";
+import { screeningBar } from "./screening_bar.js";
+import { addressOf, asked, fromAddress, toAddress } from "./state.js";
 
-const CHOICES = ["index", "stage", "left", "right", "hits"];
-const dialog = byId("document");
-const session = crypto.getRandomValues(new Uint32Array(4)).join("-"); // id of the session in the click log
-let service, state, answers, controller, retryTimer, openClick, lastOpened;
+const wide = matchMedia("(min-width: 60rem)");
+const NAME = "rerank_plugin";
+const DEPTH = 500; // of the service, until an answer says its own
+const SORTS = { score: "Best match", date: "Newest first", like: "Like the included" };
+let service, state, controller, retryTimer;
+let answers = {}; // by side; the list's is ""
+let depth = DEPTH;
 
 const chosenIndex = () => service.indexes.find((index) => index.name === state.index);
+const comparing = () => state.view === "compare";
 
 async function start() {
   await guarded(start, async () => {
     service = await get("indexes");
-    showState();
+    show();
   });
 }
 
 /** Fill in what an address leaves to the service. */
 function completed(state) {
   const index = service.indexes.find(({ name }) => name === state.index) ?? service.indexes[0];
-  return { ...state, index: index.name, right: state.right || service.reranker, stage: state.stage || index.first_stages[0] };
+  const { first_stage, reranker } = index.recommended;
+  const whole = { ...state, index: index.name, stage: state.stage || first_stage, reranker: state.reranker || reranker };
+  const sides = defaultSides(index, whole);
+  return { ...whole, left: state.left || sides.left, right: state.right || sides.right };
 }
 
-/** Show the state that the address holds. */
-function showState() {
-  const asked = fromAddress();
-  const unknown = asked.index && !service.indexes.some(({ name }) => name === asked.index);
-  state = completed(asked);
+/** The state without what an address leaves to the service. */
+function shortened(state) {
+  const { first_stage, reranker } = chosenIndex().recommended;
+  const defaults = { index: service.indexes[0].name, stage: first_stage, reranker, ...defaultSides(chosenIndex(), state) };
+  const changed = Object.entries(defaults).map(([name, value]) => [name, state[name] === value ? "" : state[name]]);
+  return { ...state, ...Object.fromEntries(changed), ...(comparing() ? {} : { left: "", right: "" }) };
+}
+
+/** Search with changes of the state: another entry of the history. */
+function go(changes) {
+  state = completed({ ...shortened(state), page: "1", doc: "", side: "", ...changes });
+  toAddress(shortened(state));
+  show();
+}
+
+/** Show the state: the form, and what it asks for. */
+function show() {
+  const unknown = state === undefined && service && fromAddress().index;
+  if (state === undefined) state = completed(fromAddress());
+  document.body.classList.toggle("comparing", comparing());
   fillForm();
-  if (unknown) {
+  if (!state.doc && isOpen()) closeDialog();
+  if (unknown && !service.indexes.some(({ name }) => name === unknown)) {
     showStart();
-    showStatus(`There is no index “${asked.index}” here: choose another.`, "error");
-    return;
-  }
-  if (state.query) search();
+    showStatus(`There is no index “${unknown}” here: choose another.`, "error");
+  } else if (state.query || state.filter.length || state.screen) search();
   else {
     showStart();
-    if (state.doc) open(state.doc, state.side);
+    if (state.doc) open(state.doc);
   }
 }
 
 function fillForm() {
-  state = completed(state);
   const index = chosenIndex();
-  const options = (id, names, label = (name) => name) =>
-    byId(id).replaceChildren(...names.map((name) => element("option", { value: name }, label(name))));
-  options("index", service.indexes.map(({ name }) => name));
-  options("stage", index.first_stages);
-  const rerankers = ["none", ...index.rerankers];
-  for (const id of ["left", "right"]) options(id, rerankers, (name) => (name === "none" ? "first stage alone" : name));
-  for (const name of CHOICES) byId(name).value = state[name];
-  byId("query").value = state.query;
-  byId("rank").value = state.rank;
-  options("suggestions", index.suggestions);
-  fillFilters(index.fields);
+  setOptions(byId("index"), service.indexes.map(({ name }) => name), state.index);
+  byId("choose-index").hidden = service.indexes.length < 2;
+  setOptions(byId("stage"), index.first_stages, state.stage);
+  setOptions(byId("reranker"), [...new Set(["none", ...index.rerankers, state.reranker])], state.reranker, (name) => (name === "none" ? "no reranker" : name));
+  const sorts = Object.keys(SORTS).filter((name) => (name === "date" ? index.fields.includes("year") : name === "score" || state.screen === "undecided"));
+  setOptions(byId("sort"), sorts, sorts.includes(state.sort) ? state.sort : "score", (name) => SORTS[name]);
+  byId("sort").hidden = sorts.length < 2;
+  fillSides(index, state, go);
+  for (const name of ["query", "rank", "hits"]) byId(name).value = state[name];
+  grow();
+  const other = comparing() ? "" : "compare";
+  byId("switch").replaceChildren(...(comparing() ? ["One list"] : ["Compare", element("span", { class: "wide" }, " rankings")]));
+  byId("switch").href = addressOf(shortened({ ...state, view: other, screen: "", doc: "", side: "" }));
+  byId("screen").setAttribute("aria-pressed", String(Boolean(state.screen)));
+  titled("");
 }
 
-function fillFilters(fields) {
-  // An input shows `NOT type:Letter` as `NOT Letter`.
-  const parts = state.filter.map((filter) => /^(AND |NOT )?([^:]*):(.*)$/s.exec(filter) ?? []);
-  const values = (field) => parts.filter((part) => part[2] === field).map(([, prefix = "", , value]) => prefix + value);
-  const inputs = fields.map((field) => element("label", {}, field,
-    element("input", {
-      ...valueInput(field, () => state.index), "data-filter": field, value: values(field).join("; "), placeholder: field === "year" ? "2015-2020" : null,
-    })));
-  const order = element("select", { id: "sort" },
-    element("option", { value: "score" }, "best first"), element("option", { value: "date" }, "newest first"));
-  order.value = state.sort;
-  byId("fields").replaceChildren(...inputs, ...(fields.includes("year") ? [element("label", {}, "order", order)] : []));
-  byId("filters").hidden = !fields.length;
-  byId("filters").open ||= state.filter.length > 0 || state.sort !== "score";
-}
-
-function readForm() {
-  const before = state.query;
-  for (const name of [...CHOICES, "query", "rank"]) state[name] = byId(name).value;
-  if (state.query !== before) state.syntax = "pubmed"; // another query is read anew
-  state.sort = byId("sort")?.value ?? "score";
-  const values = (input) => input.value.split(";").map((value) => value.trim()).filter(Boolean);
-  state.filter = [...document.querySelectorAll("[data-filter]")].flatMap((input) =>
-    values(input).map((value) => value.replace(/^(AND |NOT )?/, `$1${input.dataset.filter}:`)));
-  state.doc = state.side = "";
+/** The title of the tab: the open document, or the query. */
+function titled(title) {
+  document.title = [title || state.query.replace(/\s+/g, " ").slice(0, 80) || "Search", NAME].join(" · ");
 }
 
 function showStart() {
+  answers = {};
   byId("status").replaceChildren();
   byId("results").hidden = true;
   byId("start").hidden = false;
   byId("examples").replaceChildren(...chosenIndex().suggestions.map((text) =>
-    element("li", {}, element("button", { dir: "auto", click: () => searchFor(text) }, text))));
-  dialog.close();
-}
-
-function searchFor(text) {
-  byId("query").value = text;
-  byId("search").requestSubmit();
+    element("li", {}, element("a", { dir: "auto", href: addressOf(shortened({ ...state, query: text, doc: "", side: "" })) }, text))));
+  closeDialog();
 }
 
 async function search() {
@@ -110,93 +110,89 @@ async function search() {
   const current = (controller = new AbortController());
   byId("start").hidden = true;
   byId("results").classList.add("waiting");
-  showStatus("Searching …", "loading");
+  if (byId("results").hidden) showStatus("Searching …", "loading");
   await guarded(search, async () => {
-    const { hits, sort } = state;
-    const parameters = { ...asked(), hits, sort };
-    const rank = (reranker) => get(indexPath(state.index, "search"), { ...parameters, reranker }, current.signal);
-    const left = await rank(state.left); // not concurrently: each search shows its own times
-    const right = await rank(state.right);
-    answers = { left, right };
+    const found = comparing() ? await compare(state, current.signal, clickDocument) : await list(current.signal);
+    if (current !== controller) return;
+    answers = found;
     byId("results").hidden = false;
-    for (const name of ["left", "right"])
-      byId(`side-${name}`).replaceChildren(...rankingView(answers[name], (docid) => click(docid, name)));
-    drawLines();
-    for (const name of ["left", "right"]) byId(`run-${name}`).disabled = answers[name].shards !== null; // lacks documents
-    const count = `${right.candidates.length} documents on the right`;
-    const notes = new Set([left.notes, right.notes].flat().filter(Boolean)); // both sides mostly have the same notes
-    const lines = [...notes].map((note) => element("p", { class: "notice" }, note));
-    const understood = right.read_as === null ? null : readAs(right);
-    byId("status").replaceChildren(element("span", { class: "visually-hidden" }, count), ...[understood, ...lines].filter(Boolean));
-    if (state.doc) await open(state.doc, state.side || "right");
-    else dialog.close();
+    byId("list").hidden = comparing();
+    byId("comparison").hidden = !comparing();
+    if (comparing()) drawLines();
+    const shown = Object.values(answers);
+    byId("chips").replaceChildren(...chips(state, (filter) => go({ filter })));
+    showNotes(shown);
+    showPanel();
+    if (state.doc) await open(state.doc, state.side);
+    else closeDialog();
   });
   if (current === controller) byId("results").classList.remove("waiting");
 }
 
-/** The parameters that say what is searched: the query, how it is read, the filters. */
-function asked() {
-  const { query, syntax, rank, stage, filter } = state;
-  return { query: query.replace(/\s*⏎\s*/g, "\n"), query_syntax: syntax, rank_by: syntax === "plain" ? "" : rank, first_stage: stage, filter };
+/** How the query was read, and the notes: both sides mostly have the same. */
+function showNotes(shown) {
+  const notes = new Set(shown.flatMap((answer) => answer.notes));
+  const understood = shown.at(-1);
+  const actions = { plain: () => go({ syntax: "plain", rank: "" }), rankBy: askRank };
+  byId("status").replaceChildren(
+    element("span", { class: "visually-hidden" }, byId("found").textContent),
+    ...[...notes].map((note) => element("p", { class: "notice" }, note)),
+    ...(understood && understood.read_as !== null ? [readAs(understood, state, actions)] : []));
 }
 
-/** How a query was read, with the exact number of documents, and a button that reads it as plain words. */
-function readAs({ read_as, matches }) {
-  const number = `${matches.toLocaleString("en")} ${matches === 1 ? "document" : "documents"}`;
-  return element("p", { class: "understood" }, "Read as ", element("b", { dir: "auto" }, read_as), `: ${number}. `, plainWords());
+function showPanel() {
+  if (comparing()) byId("panel").open = false;
+  const { fields } = chosenIndex();
+  byId("panel").hidden = !fields.length;
+  byId("filters").replaceChildren(...filterPanel(state, fields, (filter) => go({ filter })));
+  byId("panel").querySelector("summary").textContent = state.filter.length ? `Filters (${state.filter.length})` : "Filters";
 }
 
-function plainWords() {
-  return element("button", { type: "button", id: "plain", click: () => searchAs("plain") }, "Search as plain words");
+/** The parameters of the list's search. */
+function listParameters() {
+  const hits = Number(state.hits);
+  const offset = state.screen === "undecided" ? 0 : (Number(state.page) - 1) * hits;
+  const sort = state.sort === "like" ? "score" : state.sort;
+  return { ...asked(state), first_stage: state.stage, reranker: state.reranker, sort, hits: Math.max(1, Math.min(hits, depth - offset)), offset };
 }
 
-function searchAs(syntax) {
-  Object.assign(state, { syntax, doc: "", side: "" });
-  if (syntax === "plain") state.rank = byId("rank").value = "";
-  toAddress(state);
-  search();
+/** Search and show the list; returns its answer under the name of no side. */
+async function list(signal) {
+  const stored = ["include", "maybe", "exclude"].includes(state.screen);
+  let answer = null;
+  if (!stored && (state.query || state.filter.length)) answer = await answerOf(listParameters(), signal);
+  if (answer) depth = Math.max(answer.depth, answer.total);
+  byId("found").textContent = answer ? foundText(answer, state) : "";
+  byId("any-word").textContent = "";
+  const opened = (event, docid) => clickDocument(event, docid);
+  byId("hit-list").replaceChildren(...(answer ? listView(answer, state, opened)
+    : [decidedView(state.index, state.screen, (doc) => addressOf(shortened({ ...state, doc })), opened)]));
+  byId("screening").hidden = !state.screen;
+  if (state.screen) byId("screening").replaceChildren(...screeningBar(state, answer, { go, guarded, again: search }));
+  const whole = () => ({ search: searchBody({ ...listParameters(), hits: 1, offset: 0 }) });
+  byId("export").replaceChildren(...(answer?.total && !state.screen ? [exportMenu("Export", state.index, whole, guardedOnce)] : []));
+  if (answer && !state.screen && answer.matches === null && answer.total) countAnyWord();
+  return answer ? { "": answer } : {};
 }
 
-function click(docid, from) {
-  const docids = answers[from].candidates.map((hit) => hit.docid);
-  openClick = { query: state.query, shown: docids, clicked: docid, position: docids.indexOf(docid) + 1, session };
-  openClick.opened = performance.now();
-  open(docid, from);
+async function answerOf(parameters, signal) {
+  if (state.screen !== "undecided") return get(indexPath(state.index, "search"), parameters, signal);
+  const body = { search: searchBody(parameters), decided: decided(state.index), included: state.sort === "like" ? decided(state.index, "include") : [] };
+  return (await post(indexPath(state.index, "screening"), body, signal)).json();
 }
 
-/** When a document closes, send the click that opened it, if the service logs clicks. */
-function logClick() {
-  if (!service?.clicks || !openClick) return;
-  const { opened, ...body } = openClick;
-  openClick = undefined;
-  send(indexPath(state.index, "click"), { ...body, dwell: (performance.now() - opened) / 1000 });
+/** Of plain words: how many documents have any of them, which is counted after the list is shown. */
+async function countAnyWord() {
+  const { query, query_syntax, filter } = asked(state);
+  const before = controller;
+  const { documents } = await get(indexPath(state.index, "count"), { query, query_syntax, filter }).catch(() => ({}));
+  if (before === controller && documents !== undefined)
+    byId("any-word").textContent = `${number(documents)} ${documents === 1 ? "document has" : "documents have"} any of the words`;
 }
 
-async function open(docid, from) {
-  Object.assign(state, { doc: docid, side: from });
-  lastOpened = { doc: docid, from };
-  toAddress(state, fromAddress().doc === docid); // an address that names the document is no further entry
-  // The button stays when the explanation arrives: it has the focus.
-  const close = element("button", { class: "close", "aria-label": "Close", click: () => dialog.close() }, "✕");
-  const content = element("div", {}, element("h2", { id: "document-title" }, "Explaining …"));
-  dialog.replaceChildren(close, content);
-  if (!dialog.open) dialog.showModal();
-  const stored = (note) => get(indexPath(state.index, `doc/${encodeURIComponent(docid)}`)).then((answer) => documentView(answer, note));
-  const explained = () => {
-    const parameters = { ...asked(), docid, reranker: state[from] };
-    return get(indexPath(state.index, "explain"), parameters).then(explanationView);
-  };
-  try {
-    const view = await (state.query ? explained().catch((error) => {
-      if (error.status !== 404) throw error;
-      return stored(error.message); // no candidate of the query
-    }) : stored());
-    if (state.doc === docid) content.replaceChildren(...view);
-  } catch (error) {
-    const retry = element("button", { click: () => open(docid, from) }, "Try again");
-    const title = element("h2", { id: "document-title" }, "No explanation");
-    content.replaceChildren(title, element("p", { role: "alert" }, error.message), retry);
-  }
+function askRank() {
+  byId("panel").open = byId("ranking").open = true;
+  byId("rank").focus();
 }
 
 /** Do work that calls the service; show its errors, with a button that calls `retry`. */
@@ -212,6 +208,16 @@ async function guarded(retry, work) {
   }
 }
 
+/** Do work beside the list, which stays; show its errors above it. */
+async function guardedOnce(work) {
+  try {
+    await work();
+  } catch (error) {
+    showStatus(error.message, "error");
+    scrollTo(0, 0);
+  }
+}
+
 function showError(error, retry) {
   const button = element("button", { click: retry }, "Try again");
   if (error.status === 429) {
@@ -223,9 +229,10 @@ function showError(error, retry) {
     const send = (event) => { event.preventDefault(); keepToken(token.value); retry(); };
     const form = element("form", { submit: send }, token, element("button", {}, "Use token"));
     showStatus("This service requires a token.", "error", form);
-  } else if (error.status === 400) {
-    const strategy = state?.query && state.syntax !== "plain" && error.field === "query";
-    showStatus(error.message, "error", ...(strategy ? [plainWords()] : []));
+  } else if (error.status === 400 || error.status === 422) {
+    const isStrategy = state?.query && state.syntax !== "plain" && error.field?.endsWith("query");
+    showStatus(error.message, "error", ...(isStrategy ? [element("button", { type: "button", id: "plain", click: () => go({ syntax: "plain", rank: "" }) }, "Search as plain words")] : []));
+    if (state?.filter.length) byId("status").append(...chips(state, (filter) => go({ filter })));
   } else showStatus(error.message, "error", button);
 }
 
@@ -233,65 +240,121 @@ function showStatus(text, kind, ...actions) {
   byId("status").replaceChildren(element("p", { class: kind }, text), ...actions);
 }
 
-// The lines of a pasted strategy, which a field of one line would join.
-byId("query").addEventListener("paste", (event) => {
-  const text = event.clipboardData.getData("text");
-  if (!text.trim().includes("\n")) return;
+/** The field of the query has as many lines as a strategy; with none of them a single one. */
+function grow() {
+  const query = byId("query");
+  query.style.height = "auto";
+  query.style.height = `${query.scrollHeight + 2}px`;
+}
+
+function submit() {
+  const query = byId("query").value.trim();
+  if (!query && !state.filter.length) return;
+  go({ query, ...(query === state.query ? {} : { syntax: "pubmed" }), rank: byId("rank").value.trim() });
+}
+
+byId("query").addEventListener("input", grow);
+byId("query").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
-  event.target.setRangeText(text.trim().replace(/\s*\n\s*/g, " ⏎ "), event.target.selectionStart, event.target.selectionEnd, "end");
+  byId("search").requestSubmit();
 });
 byId("search").addEventListener("submit", (event) => {
   event.preventDefault();
-  readForm();
-  toAddress(state);
-  search();
+  submit();
 });
-for (const name of CHOICES)
-  byId(name).addEventListener("change", () => {
-    const query = byId("query").value;
-    readForm();
-    if (name === "index") Object.assign(state, { stage: "", filter: [], sort: "score" });
-    toAddress(state);
-    fillForm();
-    if (query.trim()) search();
-    else showStart();
-  });
-addEventListener("pagehide", logClick);
-dialog.addEventListener("close", () => {
-  logClick();
-  if (state.doc) {
-    Object.assign(state, { doc: "", side: "" });
-    if (history.state?.document) history.back(); // a document that was read is no entry of the history
-    else toAddress(state, true);
-  }
-  if (!lastOpened) return;
-  const { doc, from } = lastOpened;
-  byId(`side-${from}`)?.querySelector(`[data-docid="${CSS.escape(doc)}"] .open`)?.focus();
+byId("index").addEventListener("change", () => go({ index: byId("index").value, stage: "", reranker: "", left: "", right: "", filter: [], sort: "score", screen: "" }));
+for (const name of ["stage", "reranker", "hits", "sort"])
+  byId(name).addEventListener("change", () => go({ [name]: byId(name).value }));
+byId("rank").addEventListener("change", () => go({ rank: byId("rank").value.trim() }));
+byId("screen").addEventListener("click", () => go({ screen: state.screen ? "" : "undecided", sort: state.sort === "like" ? "score" : state.sort }));
+
+/** Links of the page to its own addresses change what is shown without loading the page again. */
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='?']");
+  if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey || event.button || !service) return;
+  event.preventDefault();
+  history.pushState({ document: false }, "", link.href);
+  showAddress();
+  scrollTo(0, 0);
+  if (link.dataset.page !== undefined) byId("found").focus({ preventScroll: true });
 });
 
-/** Back and forward: where only the open document differs, the rankings stay. */
-function goTo() {
+/** Show what the address says; where only the open document differs, the list stays. */
+function showAddress() {
   const next = completed(fromAddress());
-  const search = (state) => JSON.stringify({ ...state, doc: "", side: "" }, Object.keys(state).sort());
-  if (byId("results").hidden || search(next) !== search(state)) return showState();
-  const { doc, side } = next;
-  if (!doc) {
-    Object.assign(state, { doc, side });
-    dialog.close();
-  } else if (doc !== state.doc) open(doc, side || "right");
+  const list = (state) => JSON.stringify({ ...state, doc: "", side: "" }, Object.keys(state).sort());
+  if (byId("results").hidden || list(next) !== list(state)) {
+    state = undefined;
+    show();
+  } else if (!next.doc) {
+    Object.assign(state, { doc: "", side: "" });
+    closeDialog();
+  } else if (next.doc !== state.doc) open(next.doc, next.side);
 }
-for (const name of ["left", "right"])
-  byId(`run-${name}`).addEventListener("click", () => {
-    download(`${answers[name].index}-${name}.run`, run(answers[name]));
+
+addEventListener("popstate", () => service && showAddress());
+
+const hitOf = (docid, side) => byId(side ? `side-${side}` : "hit-list").querySelector(`[data-docid="${CSS.escape(docid)}"]`);
+
+setUpDialog({
+  state: () => state,
+  shown: (side) => (answers[side]?.candidates ?? []).map((hit) => hit.docid),
+  rank: (docid, side) => answers[side].candidates.find((hit) => hit.docid === docid).rank,
+  pipeline: (side) => (side ? pipelineOf(state[side]) : { first_stage: state.stage, reranker: state.reranker }),
+  options: (side) => ({ explained: comparing(), buttons: (title) => (side && answers[side] ? [judgmentButtons(answers[side], state.doc, title)] : []) }),
+  clicks: () => service?.clicks,
+  titled,
+  keep: (replace) => toAddress(shortened(state), replace),
+  focusHit: (docid, side) => hitOf(docid, side)?.querySelector(".open").focus(),
+});
+
+/** The hit that keys act on: the one with the focus, or else the first. */
+function currentHit() {
+  return document.activeElement?.closest("[data-docid]") ?? byId("hit-list").querySelector("[data-docid]:not([data-decision])");
+}
+
+function moveTo(step) {
+  const rows = [...byId("hit-list").querySelectorAll("[data-docid]")];
+  const focused = document.activeElement?.closest("[data-docid]");
+  const row = rows[focused ? rows.indexOf(focused) + step : 0] ?? null;
+  row?.querySelector(".open").focus({ preventScroll: true });
+  row?.scrollIntoView({ block: "nearest" });
+  return row;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || !state || event.target.closest("input, textarea, select, [role=grid]")) return;
+  const used = isOpen() ? keyOfDocument(event.key) : keyOfList(event.key);
+  if (used) event.preventDefault();
+});
+
+function keyOfDocument(key) {
+  if (key === "j" || key === "k") return goOn(key === "j" ? 1 : -1) || true;
+  if (!state.screen) return false;
+  const title = byId("document-title").textContent;
+  return decideByKey(state.index, key, () => ({ docid: state.doc, title: hitOf(state.doc, "")?.dataset.title ?? title }), () => goOn(1));
+}
+
+function keyOfList(key) {
+  if (key === "/") {
+    byId("query").focus();
+    byId("query").select();
+    return true;
+  }
+  if (key === "j" || key === "k") return Boolean(moveTo(key === "j" ? 1 : -1));
+  if (!state.screen) return false;
+  const row = currentHit();
+  return decideByKey(state.index, key, () => row && { docid: row.dataset.docid, title: row.dataset.title }, () => {
+    row.querySelector(".open").focus({ preventScroll: true });
+    moveTo(1);
   });
-byId("qrels").addEventListener("click", () => download(`${state.index}.qrels`, qrels(state.index)));
-byId("export").addEventListener("click", () => guarded(() => byId("export").click(), async () => {
-  const format = byId("format").value;
-  const docids = answers.right.candidates.map((hit) => hit.docid);
-  const text = await file(indexPath(state.index, "export"), { docids, format });
-  download(`${state.index}.${format === "bibtex" ? "bib" : format}`, text);
-}));
-for (const name of ["pointerover", "focusin"]) byId("sides").addEventListener(name, highlightDocument);
-addEventListener("resize", drawLines);
-addEventListener("popstate", goTo);
+}
+
+document.addEventListener("decided", () => {
+  if (state?.screen && !byId("screening").hidden) byId("screening").replaceChildren(...screeningBar(state, answers[""] ?? null, { go, guarded, again: search }));
+});
+
+byId("panel").open = wide.matches;
+wide.addEventListener("change", () => { byId("panel").open = wide.matches; });
 start();

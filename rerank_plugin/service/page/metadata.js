@@ -1,5 +1,5 @@
-// The stored metadata of a document: authors, journal, date, languages, types, headings, address, and retraction. All
-// of it is optional, since indexes differ in what they store.
+// The stored metadata of a document: authors, journal, date, languages, types, headings, address, and retraction; and its
+// abstract. All of it is optional, since indexes differ in what they store.
 
 import { element, withSpans } from "./dom.js";
 
@@ -11,6 +11,11 @@ const SITES = {
   DOI: /^(dx\.)?doi\.org\//,
 };
 
+/** The metadata of a stored document; BEIR and others nest them. */
+export const metadataOf = (stored) => ({ ...stored, ...stored?.metadata });
+
+export const abstractOf = (stored) => stored.abstract ?? stored.text ?? (stored.title ? "" : stored.contents) ?? "";
+
 const KINDS = { // of publication types, the mark of the first that an article has
   Preprint: "Preprint", "Practice Guideline": "Guideline", Guideline: "Guideline", "Meta-Analysis": "Meta-analysis",
   "Systematic Review": "Systematic review", "Randomized Controlled Trial": "Randomized trial", Review: "Review",
@@ -19,7 +24,7 @@ const KINDS = { // of publication types, the mark of the first that an article h
 const WARNINGS = ["Erratum in", "Expression of concern in", "Corrected and republished in", "Partial retraction in"];
 const LABEL = /(?<=^|[.?!:)\]%] )[A-Z][A-Z ,/&’'()-]{2,60}: (?=\S)/g; // of a section: "METHODS: "
 
-const texts = (value) => [value].flat().filter((text) => typeof text === "string" && text);
+export const texts = (value) => [value].flat().filter((text) => typeof text === "string" && text);
 const joined = (parts) => parts.flat().filter(Boolean).flatMap((part, place) => (place ? [" · ", part] : [part]));
 
 /** The marks before a title: retraction, erratum, concern; empty for most articles. */
@@ -105,21 +110,6 @@ export function abstractView(text, spans = [], mark = undefined) {
   }));
 }
 
-/** The contents of the dialog that shows a stored document by itself. */
-export function documentView({ index, docid, doc }, note = null) {
-  const stored = { ...doc, ...doc?.metadata };
-  const abstract = stored.abstract ?? stored.text ?? (stored.title ? "" : stored.contents) ?? "";
-  return [
-    element("h2", { id: "document-title", dir: "auto", tabindex: "-1" }, retraction(stored), stored.title || "No title"),
-    texts(stored.original_title).length
-      ? element("p", { class: "details", dir: "auto" }, stored.original_title) : null,
-    ...source(stored, docid, index),
-    note && element("p", { class: "notice" }, note),
-    abstract ? abstractView(abstract) : element("p", { class: "abstract" }, "No abstract"),
-    headings(stored, index),
-  ].filter(Boolean);
-}
-
 /** The lists below the abstract, of links to searches: publication types, headings, keywords and substances. */
 export function headings(stored, index) {
   const links = (name, tag) => texts(stored[name]).map((value) => searchLink(index, value, tag));
@@ -135,7 +125,7 @@ export function headings(stored, index) {
 }
 
 /** The name of a language given by its ISO 639 code, as in PubMed; other texts stay as they are. */
-function languageName(code) {
+export function languageName(code) {
   return /^[a-z]{2,3}$/.test(code) ? new Intl.DisplayNames("en", { type: "language" }).of(code) : code;
 }
 
