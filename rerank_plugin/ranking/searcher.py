@@ -194,11 +194,12 @@ class Searcher:
         return {ranking.query.id: self._hits(ranking, int(k)) for ranking in rankings}
 
     def notes(self, q: str) -> list[str]:
-        """Notes on a query: a model knows few of its words, or its search syntax is read as words.
+        """Notes on a query: words that no document has, syntax read as words, models that know few of its words.
 
-        Searches log them as warnings, once for each query; a batch of queries gets one line for each note.
+        Searches log all but the first kind as warnings, once for each query; a batch gets one line for each note.
         """
-        return notes_of(as_query(q), self._pipeline.first_stage, self._pipeline.scorer)
+        query = as_query(q)
+        return [*self.read(q, PLAIN).notes, *notes_of(query, self._pipeline.first_stage, self._pipeline.scorer)]
 
     def doc(self, docid: str | int) -> StoredDocument | None:
         """A document with the methods ``docid()``, ``id()``, ``contents()``, ``raw()`` and ``get(field)``.
