@@ -34,6 +34,7 @@ example:
 COMMANDS = {
     "tables": ("the papers' tables over any runs, and measures of some queries", "experiments.tables"),
     "cross-encoders": ("latency of cross-encoders", "experiments.cross_encoders"),
+    "vocabulary": ("growth of the vocabulary, of real and of generated citations", "experiments.vocabulary_growth"),
     "annotation": ("the annotator against gold mentions", "experiments.annotation_quality"),
 }
 

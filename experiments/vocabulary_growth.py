@@ -88,6 +88,8 @@ def main(argv: list[str] | None = None) -> None:
         )
     print("\n| tokens | real terms | generated |\n| --- | --- | --- |")
     for tokens, terms in zip(*measured["real"][:2]):
+        if tokens > measured["generated"].tokens[-1]:
+            break
         generated = np.interp(tokens, *measured["generated"][:2])
         print(f"| {tokens:,} | {terms:,} | {generated:,.0f} ({generated / terms - 1:+.0%}) |")
 

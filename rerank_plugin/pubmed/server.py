@@ -70,8 +70,7 @@ class Server:
             raise InputError(f"{self.base_url}: expected an address that begins with https:// or http://")
         with naming_extras("fetching PubMed"):
             import requests
-            import urllib3
-        self._failures = requests.RequestException, urllib3.exceptions.HTTPError, OSError
+        self._failures = requests.RequestException, OSError
         self._session = requests.Session()
         # If a server packed the file once more, a range would be one of other bytes.
         self._session.headers.update({"User-Agent": f"rerank_plugin/{__version__}", "Accept-Encoding": "identity"})
@@ -162,8 +161,9 @@ class Server:
             yield response
 
     def _chunks(self, response: Any) -> Iterator[bytes]:
-        """The body as it is sent, which a server may not have packed; an exception if it ends too early."""
-        return response.raw.stream(CHUNK, decode_content=False)
+        """The body as the file is, though a server may call it encoded; an exception if it ends too early."""
+        response.raw.headers.pop("Content-Encoding", None)
+        return response.iter_content(CHUNK)
 
 
 def _seconds(date: str | None) -> float | None:

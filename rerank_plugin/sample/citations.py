@@ -14,13 +14,14 @@ from rerank_plugin.sample.contents import AGENTS, CONDITIONS, KINDS, OUTCOMES, P
 from rerank_plugin.sample.generator import NEUTRAL_OPENING, NEUTRAL_TITLE, Writer, invented_word, pick
 
 WITH_ABSTRACT = 2 / 3
-WORDS, SPREAD = 165.0, 0.45  # the median of an abstract's words, and the standard deviation of its logarithm
+WORDS, SPREAD = 190.0, 0.46  # the median of an abstract's words, and the standard deviation of its logarithm
 SHORTEST, LONGEST = 20, 700  # words
-GROWTH, FIRST_RANKS = 0.62, 400.0  # exponent of the distinct invented words, and the ranks that are about as common
-OF_SENTENCE = 0.9  # share of the sentences with an invented word more
+GROWTH, FIRST_RANKS = 0.52, 1600.0  # exponent of the distinct invented words, and the ranks that are about as common
+OF_SENTENCE = 0.95  # share of the sentences with an aside of invented words
 ONE_SYLLABLE = 4000  # invented words before this number are too short to be new
 ASIDES = (
-    " in {0}", " and {0}", ", as with {0}", " ({0})", " after {0} and {1}", ", {0} and {1}", " near {0}", " by {0}",
+    " in {0}, {1} and {2}", " and {0}", ", as with {0} and {1}", " ({0}, {1}, {2})", " after {0} and {1}",
+    ", {0}, {1}, {2} and {3}", " near {0} or {1}", " by {0}, {1} and {2}",
 )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class Citations(Writer):
         return f"{written[:-1]}{self._aside()}{written[-1]}" if self._rng.random() < OF_SENTENCE else written
 
     def _aside(self) -> str:
-        return pick(self._rng, ASIDES).format(self._invented(), self._invented())
+        return pick(self._rng, ASIDES).format(*(self._invented() for _ in range(4)))
 
     def _invented(self) -> str:
         """An invented word: the k-th most common is drawn in proportion to k ** (-1 / `GROWTH`), beyond the first."""

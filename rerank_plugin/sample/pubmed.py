@@ -13,7 +13,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
@@ -33,12 +33,12 @@ HEAD = """\
 "https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">
 <PubmedArticleSet>
 """
-README = """\
-Invented citations in the layout of PubMed's files: no article, author or finding in them is real.
+README = r"""Invented citations in the layout of PubMed's files: no article, author or finding in them is real.
 
 Made, and to be made again, by
 
-    rerank-plugin sample --pubmed --output DIR {arguments}
+    rerank-plugin sample --pubmed --output DIR --documents {citations} --updates {updates} --per-file {per_file} \
+        --release {release} --seed {seed}
 """
 LEVEL = 6  # of gzip, as NLM's files
 
@@ -132,8 +132,7 @@ def write_distribution(
             if gone:
                 parts.append(records.deletions([(number, int(articles.revisions[number])) for number in gone]))
             _write(writing / "updatefiles" / f"pubmed{plan.release:02}n{count + update + 1:04}.xml.gz", parts)
-        arguments = f"--documents {plan.citations} --updates {plan.updates} --release {plan.release} --seed {plan.seed}"
-        (writing / "README.txt").write_text(README.format(arguments=arguments), "utf-8")
+        (writing / "README.txt").write_text(README.format(**asdict(plan)), "utf-8")
     return count + plan.updates
 
 
