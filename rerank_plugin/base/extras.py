@@ -24,6 +24,7 @@ EXTRA_OF = {
     "zstandard": "lucene",
     "scipy": "lucene",
     "requests": "pubmed",
+    "urllib3": "pubmed",
     "torch": "train",
     "gensim": "train",
     "matplotlib": "train",

@@ -23,7 +23,7 @@ from rerank_plugin.files.outputs import writing_to
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-CHUNK = 1 << 18  # bytes
+CHUNK = 1 << 13  # bytes that are written at once: what a kill or a failure loses at most
 CONNECT_SECONDS = 20.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds after a failure, doubled after each further one
 LONGEST_ASKED = 900.0  # seconds that a server may ask to wait
@@ -70,7 +70,8 @@ class Server:
             raise InputError(f"{self.base_url}: expected an address that begins with https:// or http://")
         with naming_extras("fetching PubMed"):
             import requests
-        self._failures = requests.RequestException, OSError
+            import urllib3
+        self._failures = requests.RequestException, urllib3.exceptions.HTTPError, OSError
         self._session = requests.Session()
         # If a server packed the file once more, a range would be one of other bytes.
         self._session.headers.update({"User-Agent": f"rerank_plugin/{__version__}", "Accept-Encoding": "identity"})
@@ -114,14 +115,14 @@ class Server:
                         part.unlink()
                         raise _PassingError("the file has become shorter")
                 else:
+                    mode = "ab" if size and content_range.startswith(f"bytes {size}-") else "wb"
                     with writing_to(part):
-                        file = open(part, "ab" if size and content_range.startswith(f"bytes {size}-") else "wb")
+                        file = open(part, mode, buffering=0)
                     with file:
                         for chunk in self._chunks(response):
                             with writing_to(part):
                                 file.write(chunk)
                         with writing_to(part):
-                            file.flush()
                             os.fsync(file.fileno())
                 return _seconds(response.headers.get("Last-Modified"))
 
@@ -161,9 +162,8 @@ class Server:
             yield response
 
     def _chunks(self, response: Any) -> Iterator[bytes]:
-        """The body as the file is, though a server may call it encoded; an exception if it ends too early."""
-        response.raw.headers.pop("Content-Encoding", None)
-        return response.iter_content(CHUNK)
+        """The body as it is sent, though a server may call it encoded; an exception if it ends too early."""
+        return response.raw.stream(CHUNK, decode_content=False)
 
 
 def _seconds(date: str | None) -> float | None:

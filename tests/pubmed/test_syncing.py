@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,9 @@ def test_the_next_baseline_replaces_the_last_without_a_second_copy(served, clien
 def test_a_killed_run_is_continued(served, client, tmp_path):
     served.faults[FIRST] = ["stall"]
     process = start(tmp_path, "-m", "rerank_plugin", "pubmed", "sync", "--mirror", "mirror", "--base-url", served.url)
-    assert served.stalled.wait(60)
+    part, end = tmp_path / "mirror" / f"{FIRST}.part", time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < end:
+        served.stalled.wait(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     served.released.set()
