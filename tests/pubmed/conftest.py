@@ -30,7 +30,7 @@ def served(distribution, tmp_path):
 def client(served):
     """A client of the server that counts the seconds that it would sleep."""
     waits = []
-    client = Server(served.url, rate=1e6, stall=0.3, tries=3, sleep=waits.append)
+    client = Server(served.url, rate=1e6, stall=30, tries=3, sleep=waits.append)
     client.waits = waits
     yield client
     client.close()

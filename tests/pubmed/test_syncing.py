@@ -56,6 +56,7 @@ def test_a_mirror_has_each_file_once(served, client, tmp_path):
 )
 def test_faults_that_pass(served, client, tmp_path, faults, times, waits):
     served.faults[FIRST] = list(faults)
+    client.stall = 1.5 if "stall" in faults else client.stall
     mirror = Mirror(tmp_path / "mirror")
     assert not sync(mirror, client).failed
     assert contents(mirror.folder) == contents(served.folder)
