@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
@@ -31,12 +32,12 @@ from rerank_plugin.base.progress import progress
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.faiss_folder import INDEX
-from rerank_plugin.indexes.index_folder import ADAPTED, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, addition
 from rerank_plugin.indexes.stored_texts import StoredTexts
 from rerank_plugin.indexes.vector_store import ENCODER
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, QueryEncoder
 from rerank_plugin.retrieval.encoding import IndexEncoder
-from rerank_plugin.retrieval.faiss import FaissConfig
+from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
 from rerank_plugin.retrieval.faiss_export import ExportConfig, export_faiss
 from rerank_plugin.retrieval.hybrid import WEIGHTS, HybridConfig
 
@@ -46,6 +47,8 @@ FACTORIES = {"IVF,SQ8": "IVF{},SQ8", "HNSW,SQ8": "HNSW32,SQ8", "flat SQ8": "SQ8"
 ENGINES = (OWN, OWN_ALL, *FACTORIES)
 DEPTH, BATCH, CHUNK = 1000, 64, 1 << 13
 SHARE = 0.01  # of the documents, added and deleted
+TRAINING = 20  # documents of each list that IVF is trained on, as the store's centroids are
+LEAST = 10_000  # documents that codes are trained on, where lists are few
 CLOSE = 0.0005  # recall below that of the store which counts as equal
 MEASURES = ["nDCG@10", "AP", "R@1000"]
 
@@ -58,9 +61,10 @@ class Engines:
         self.judged = queries_and_judgments(queries)
         drawn = random.Random(seed).sample(self.judged[0], min(most, len(self.judged[0])))
         adapted = addition(self.index, ADAPTED)
-        self.encoder = str(adapted) if adapted.is_dir() else ENCODER
+        self.encoder: str | Path = adapted if adapted.is_dir() else ENCODER
+        self.opened: dict[str, FaissStage] = {}
         self.file = work / "engines.json"
-        self.measured: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {}
+        self.measured = self.read()
         encoder = QueryEncoder(self.index.forward, self.encoder)
         encoded = [encoder.encode(query.text) for query in drawn]
         self.queries = np.stack([vector for vector in encoded if vector is not None])  # [Q, E]
@@ -70,8 +74,12 @@ class Engines:
         """What is measured of an engine in a step; it is written when the block ends."""
         found: dict[str, Any] = {}
         yield found
+        self.measured = self.read()  # another process may measure other engines
         self.measured.setdefault(engine, {})[step] = found
         self.file.write_text(json.dumps(self.measured, indent=1))
+
+    def read(self) -> dict[str, Any]:
+        return json.loads(self.file.read_text()) if self.file.exists() else {}
 
     def missing(self, step: str, engine: str) -> bool:
         return step not in self.measured.get(engine, {})
@@ -102,29 +110,36 @@ class Engines:
         encoding, forward = self.measured["encoding"]["build"]["seconds"], self.index.forward
         with self.of("build", engine) as found:
             if engine in (OWN, OWN_ALL):
-                _, seconds = timed_cpu(lambda: IndexEncoder(forward, Path(self.encoder)).encode(overwrite=True))
-                spaces = self.own().store.spaces
+                _, seconds = timed_cpu(lambda: IndexEncoder(forward, self.encoder).encode(overwrite=True))
+                self.__dict__.pop("own", None)  # it was of the files before
+                spaces = self.own.store.spaces
                 found["bytes"] = spaces.padded + 4 * len(spaces.widths) + 8  # docs/dense-retrieval.md
             else:
-                config = ExportConfig(FACTORIES[engine].format(self.own().store.inverted_lists), float32=True)
-                config = replace(config, training=min(len(forward), 50 * self.own().store.inverted_lists))
+                config = ExportConfig(FACTORIES[engine].format(self.own.store.inverted_lists), float32=True)
+                config = replace(config, training=max(LEAST, TRAINING * self.own.store.inverted_lists))
                 folder = self.work / engine
-                _, seconds = timed_cpu(lambda: export_faiss(self.index, self.encoder, folder, config, overwrite=True))
+                _, seconds = timed_cpu(
+                    lambda: export_faiss(self.index, str(self.encoder), folder, config, overwrite=True)
+                )
                 found["bytes"] = (folder / INDEX).stat().st_size / len(self.rows())
             found["seconds"] = seconds - encoding
 
     # search
 
+    @cached_property
     def own(self) -> DenseStage:
-        return DenseConfig(self.encoder).open(self.index)
+        return DenseConfig(str(self.encoder)).open(self.index)
 
-    def faiss(self, engine: str) -> Any:
-        return FaissConfig(folder=str(self.work / engine), query_encoder=self.encoder).open(self.index)
+    def faiss(self, engine: str) -> FaissStage:
+        if engine not in self.opened:
+            config = FaissConfig(folder=str(self.work / engine), query_encoder=str(self.encoder))
+            self.opened[engine] = config.open(self.index)
+        return self.opened[engine]
 
     def searcher(self, engine: str, reach: int | None) -> Callable[[np.ndarray, int], list[np.ndarray]]:
         """A search of queries float32 [Q, E], on some threads, that gives the rows int64 [k] of each."""
         if engine in (OWN, OWN_ALL):
-            store = self.own().store
+            store = self.own.store
 
             def search(queries: np.ndarray, threads: int) -> list[np.ndarray]:
                 store.threads = threads
@@ -134,30 +149,30 @@ class Engines:
         import faiss
 
         stage = self.faiss(engine)
-        index, rows = faiss.downcast_index(stage.faiss.index), stage.rows
+        index = faiss.downcast_index(stage.faiss.index)
         set_reach(index, reach)
 
         def search_faiss(queries: np.ndarray, threads: int) -> list[np.ndarray]:
             faiss.omp_set_num_threads(threads)
             if isinstance(index, faiss.IndexIVF):
                 index.parallel_mode = int(len(queries) < threads)  # 1: one query's lists are shared by the threads
-            return [rows[found[found >= 0]] for found in index.search(queries, DEPTH)[1]]
+            return [stage.rows[found[found >= 0]] for found in index.search(queries, DEPTH)[1]]
 
         return search_faiss
 
     def recall(self, engine: str, reach: int | None) -> float:
         exact, search = np.load(self.work / "best.npy"), self.searcher(engine, reach)
         found = [search(query[None], 1)[0] for query in self.queries]
-        return float(np.mean([len(np.intersect1d(*pair)) / DEPTH for pair in zip(found, exact)]))
+        return float(np.mean([len(np.intersect1d(*pair)) / len(pair[1]) for pair in zip(found, exact)]))
 
     def tune(self, engine: str) -> None:
-        lists, least = self.own().store.inverted_lists, 1
-        reach: int | None = {OWN: self.own().store.probes, OWN_ALL: lists, "flat SQ8": None}.get(engine, 0)
+        lists, least = self.own.store.inverted_lists, 1
+        reach: int | None = {OWN: self.own.store.probes, OWN_ALL: lists, "flat SQ8": None}.get(engine, 0)
         if reach == 0:
             target, most = self.measured[OWN]["tune"]["recall"] - CLOSE, lists
             if engine == "HNSW,SQ8":
                 least, most = DEPTH, 16 * DEPTH
-            while least < most - most // 20:  # to 5%
+            while least < most - most // 100:  # to 1%
                 reach = (least + most) // 2
                 least, most = (least, reach) if self.recall(engine, reach) >= target else (reach + 1, most)
             reach = most
@@ -201,8 +216,9 @@ class Engines:
             added = [document._replace(id=f"new-{document.id}") for row in some if (document := texts.document(row))]
             texts.close()
             deleted = self.index.forward.ids.take(some)
+            IndexEncoder(self.index.forward, self.encoder)  # libraries are loaded once, and not counted
             encoded, plain = {}, {}
-            for seconds, left_out in ((encoded, ()), (plain, ("encodings", ADAPTED))):
+            for seconds, left_out in ((encoded, ()), (plain, (ENCODINGS, ADAPTED))):
                 folder = self.work / "copy"
                 shutil.copytree(self.index.folder, folder, ignore=shutil.ignore_patterns(*left_out))
                 _, seconds["add"] = timed_cpu(lambda: rp.update_index(folder, add=added).close())  # noqa: B023
@@ -216,10 +232,10 @@ class Engines:
 
     def quality(self, engine: str) -> None:
         reach = self.measured[engine]["tune"]["reach"]
-        config = HybridConfig(encoder=self.encoder, weight=WEIGHTS[ADAPTED][0])
+        config = HybridConfig(encoder=str(self.encoder), weight=WEIGHTS[ADAPTED][0])
         if engine in FACTORIES:
             reading = {"HNSW,SQ8": "ef_search", "IVF,SQ8": "nprobe"}.get(engine)
-            config = replace(config, encoder=f"faiss:{self.work / engine}", query_encoder=self.encoder)
+            config = replace(config, encoder=f"faiss:{self.work / engine}", query_encoder=str(self.encoder))
             config = replace(config, **({reading: reach} if reading else {}))
         else:
             config = replace(config, nprobe=reach)

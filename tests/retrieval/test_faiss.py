@@ -67,7 +67,8 @@ def queries(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "factory, metric", [*((name, INNER_PRODUCT) for name in FACTORIES), ("Flat", L2), ("IVF3,Flat", L2)]
+    "factory, metric",
+    [*((name, INNER_PRODUCT) for name in FACTORIES), ("Flat", L2), ("IVF3,Flat", L2), ("HNSW8,SQ8", L2)],
 )
 def test_the_best_allowed_documents_of_every_kind(tmp_path, index, queries, factory, metric):
     ids = index.forward.ids.take(np.arange(len(index.forward)))[::-1]
@@ -253,7 +254,10 @@ def test_faiss_searches_the_stored_vectors(index_folder, tmp_path):
     """Alone and in the hybrid, it finds what the store finds; without a GPU others are refused in a line."""
     folder, query = shutil.copytree(index_folder, tmp_path / "index"), Query("q", "heart attack")
     IndexEncoder(Index(folder).forward, "ktrel").encode()
-    index = update_index(folder, delete=["1"])
+    export_faiss(Index(folder), "ktrel", tmp_path / "f")
+    (deleted,) = configure("dense:ktrel").open(Index(folder)).search(query, 1).ids
+    index = update_index(folder, delete=[deleted])
+    assert deleted not in FaissConfig(folder=str(tmp_path / "f")).open(index).search(query, len(index)).ids
     for stage in ("dense:ktrel", "hybrid"):
         found = configure(stage, {"dense_engine": "faiss"}).open(index).search(query, 10)
         expected = configure(stage).open(index).search(query, 10)
