@@ -78,4 +78,4 @@ def test_missing_extras_are_not_faults(run_doctor, monkeypatch):
         "Java", "Pyserini", "torch",
     }  # fmt: skip
     assert checks["Pyserini"][1] == "Lucene needs pyserini: pip install 'rerank_plugin[lucene]'"
-    assert checks["extras"][1].startswith("none; not installed: lucene, train, hub, ")
+    assert checks["extras"][1].startswith("none; not installed: lucene, ")
