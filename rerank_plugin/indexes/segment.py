@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +45,6 @@ from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringTable, StringTableWriter
 from rerank_plugin.indexes.index_concepts import ConceptWriter, IndexKnowledge, text_to_annotate
 from rerank_plugin.text.tokenizer import PLAIN, PieceCache, Tokenizer
-
-if TYPE_CHECKING:
-    from rerank_plugin.indexes.forward import ForwardIndex
 
 SEGMENTS = "segments"  # the folder of the segments
 FIELDS = ("title", "abstract", "text")  # text is title + abstract: [D18]'s 'Text', Lucene's 'contents'
@@ -196,8 +193,8 @@ class SegmentWriter:
             texts = [text_to_annotate(document.title, document.abstract) for document in documents]
             self.concepts.extend(self.annotator.concepts(texts))
 
-    def copy(self, index: ForwardIndex, rows: np.ndarray) -> None:
-        """Append documents of an index with this tokenizer, by their rows int64 [n]."""
+    def copy(self, index: Any, rows: np.ndarray) -> None:
+        """Append documents of a forward index with this tokenizer, by their rows int64 [n]."""
         tokens, starts, lengths = index.words(rows)
         self.tokens.append(self._renumbered(index, tokens[ranges(starts, lengths)]))
         self.offsets.extend(lengths.tolist())
@@ -207,7 +204,7 @@ class SegmentWriter:
         if self.concepts is not None:
             self.concepts.copy(*index.concept_lists(rows))
 
-    def _renumbered(self, index: ForwardIndex, tokens: np.ndarray) -> np.ndarray:
+    def _renumbered(self, index: Any, tokens: np.ndarray) -> np.ndarray:
         """The numbers here of terms of an index, uint32 [T]; writes new terms."""
         if not len(self.copied):
             self.copied = np.zeros(max(index.vocabulary_size, 1), np.uint32)
