@@ -37,7 +37,7 @@ class FaissVectors:
     """
 
     def __init__(self, store: VectorStore, place: Place, engine: str = FAISS):
-        require("faiss", f"--dense-engine {engine}")
+        require("faiss", f"the dense engine {engine}")
         import faiss
 
         self.store = store
@@ -113,10 +113,10 @@ def _graph(store: VectorStore, place: Place) -> Any:
     import faiss
 
     if place.on_cpu:
-        raise InputError("cagra needs a GPU: give --device cuda, or search by another --dense-engine")
+        raise InputError("cagra needs a GPU: give device cuda, or search by another dense engine")
     check_gpu(place)
     if not hasattr(faiss, "GpuIndexCagra"):
-        raise InputError("this Faiss has no CAGRA: install faiss-gpu-cuvs, or search by --dense-engine torch or faiss")
+        raise InputError("this Faiss has no CAGRA: install faiss-gpu-cuvs, or search by the dense engine torch or faiss")
     resources, config = faiss.StandardGpuResources(), faiss.GpuIndexCagraConfig()
     config.device = place.number
     index = faiss.GpuIndexCagra(resources, store.size, faiss.METRIC_INNER_PRODUCT, config)

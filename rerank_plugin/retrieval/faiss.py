@@ -49,7 +49,7 @@ class FaissConfig(QueryVectorsConfig):
     )
     gpus: str = setting(
         ONE,
-        "GPUs that Faiss searches on: one (that of --device), or all: shards (each has a part of the documents) or "
+        "GPUs that Faiss searches on: one (the device), or all: shards (each has a part of the documents) or "
         "replicas (each has all)",
         option="faiss_gpus",
         choices=GPUS,
