@@ -32,7 +32,7 @@ from rerank_plugin.indexes.vector_store import DESCRIPTION_FILE
 
 PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
 VERSION = 1
-HITS = 10  # whose titles are fetched
+HITS = 10  # of each search
 WARM = 3  # times that each query is searched on Ray before searches are measured
 STORED = (".fdt", ".tvd")  # ends of Lucene's files that only documents are read from, not searches
 

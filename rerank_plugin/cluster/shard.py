@@ -199,10 +199,6 @@ class Shard:
     def words(self, rows: np.ndarray) -> Words:
         return gathered_words(self.forward, rows)
 
-    def strings(self, table: str, rows: np.ndarray) -> list[str]:
-        """The strings of a table (titles, published) of rows int64 [C]."""
-        return getattr(self.forward, table).take(rows)
-
     def rows(self) -> int:
         """The number of rows."""
         return len(self.forward)

@@ -43,7 +43,7 @@ class Expansion:
         self, kinds: frozenset[str], field: str, tokens: Callable[[str], Sequence[str]], headings: Headings | None
     ):
         if MESH in kinds and headings is None:
-            raise InputError("expansion by mesh needs an index with MeSH: build it with --knowledge KB")
+            raise InputError("expansion by mesh needs an index with MeSH: build it with a knowledge base")
         self.kinds, self.field, self.tokens, self.headings = kinds, field, tokens, headings
         package = "org.apache.lucene"
         self.term, self.term_query = (java_class(f"{package}.{name}") for name in ("index.Term", "search.TermQuery"))

@@ -26,9 +26,9 @@ def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, c
     searches = index.pipelines["bm25,delta"]
     assert len(searches) == 10
     for search in searches:
-        matched, scored, *titles = search.rounds  # the words' frequencies were asked for before
+        matched, scored = search.rounds  # the words' frequencies were asked for before; titles are in the folder
         assert (matched.method, scored.method) == ("best_matches", "score") and matched.rows == []
-        assert 0 < sum(scored.rows) <= 500 and [sum(each.rows) for each in titles] == [min(sum(scored.rows), 10)]
+        assert 0 < sum(scored.rows) <= 500
         assert min(*matched.seconds, *scored.seconds) > 0
         found = 12 * sum(scored.rows) / index.shards  # bytes of rows and scores, in the mean of the shards
         assert found < matched.received < found + 100

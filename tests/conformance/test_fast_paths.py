@@ -195,7 +195,7 @@ def test_scores_are_the_modules_and_the_twins(name, path):
 
     agree()
     assert np.mean(np.array(spreads) > 0.01) > 0.4  # models that say the same of all documents would prove nothing
-    assert len(checked) > 5 or name not in STRATEGIES
+    assert len(checked) > 3 or name not in STRATEGIES
 
 
 # --------------------------------------------------------------------------------- one score, bit for bit the same
