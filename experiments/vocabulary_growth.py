@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import rerank_plugin as rp
 from rerank_plugin import options as commandline
-from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import documents
 from rerank_plugin.sample.citations import Citations
 from rerank_plugin.text.tokenizer import tokenizer
@@ -40,7 +40,7 @@ class Growth(NamedTuple):
         return float(np.exp(constant)), float(beta), float(np.abs(np.expm1(constant + beta * logs[0] - logs[1])).max())
 
 
-def growth(texts: Iterable[Document]) -> Growth:
+def growth(texts: Iterable[rp.Document]) -> Growth:
     """Measure texts in their order."""
     tokenize, seen, read, after = tokenizer(None).tokenize, set[str](), 0, FROM
     sizes: list[tuple[int, int]] = []
@@ -56,18 +56,18 @@ def growth(texts: Iterable[Document]) -> Growth:
     return Growth(*np.array(sizes).T, *np.array(lengths).T)
 
 
-def _shuffled(spec: str, seed: int) -> list[Document]:
+def _shuffled(spec: str, seed: int) -> list[rp.Document]:
     """Sources have subjects of their own, one after the other: the vocabulary would grow in steps."""
     read = list(documents(spec, ids_required=False))
     Random(seed).shuffle(read)
     return read
 
 
-def _generated(count: int, seed: int) -> Iterator[Document]:
+def _generated(count: int, seed: int) -> Iterator[rp.Document]:
     texts = Citations(seed)
     for number in range(count):
         title, sentences = texts.text(number)
-        yield Document(str(number), title, " ".join(sentence for _, sentence in sentences))
+        yield rp.Document(str(number), title, " ".join(sentence for _, sentence in sentences))
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -116,7 +116,9 @@ def _graph(store: VectorStore, place: Place) -> Any:
         raise InputError("cagra needs a GPU: give device cuda, or search by another dense engine")
     check_gpu(place)
     if not hasattr(faiss, "GpuIndexCagra"):
-        raise InputError("this Faiss has no CAGRA: install faiss-gpu-cuvs, or search by the dense engine torch or faiss")
+        raise InputError(
+            "this Faiss has no CAGRA: install faiss-gpu-cuvs, or search by the dense engine torch or faiss"
+        )
     resources, config = faiss.StandardGpuResources(), faiss.GpuIndexCagraConfig()
     config.device = place.number
     index = faiss.GpuIndexCagra(resources, store.size, faiss.METRIC_INNER_PRODUCT, config)

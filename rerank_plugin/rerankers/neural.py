@@ -29,7 +29,7 @@ from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_sc
 from rerank_plugin.models.fast_paths import FastPath, ModulePath, Task, TextScorer
 from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, is_foreign
-from rerank_plugin.rerankers.scorer import Scorer
+from rerank_plugin.rerankers.scorer import Scorer, shown
 from rerank_plugin.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:  # a stored model needs no torch
@@ -82,7 +82,7 @@ class NeuralReranker(Scorer):
         parallel = self.fast_class and issubclass(self.fast_class, FastPath) and not has_inner_products(self.name)
         self.helpers = self.threads if parallel else 1
         self.fast: FastPath | ModulePath | None = None
-        self.prepared = False
+        self.prepared, self.has_cut = False, False
         if self.fast_class is None:
             self.module  # noqa: B018 (made here: without torch, the error belongs to the loading)
 
@@ -160,6 +160,13 @@ class NeuralReranker(Scorer):
         """The task of a query; ``scores`` is set if there are no candidates or the model cannot read the query."""
         terms = candidates.index.query(query.text)
         words = self.builder.query(terms)
+        if words.cut and not self.has_cut:
+            self.has_cut = True
+            read = self.builder.query_words
+            log.warning(
+                "query %s has %d words, of which the model reads %d: the rest is cut, here and later",
+                shown(query), read + words.cut, read,
+            )  # fmt: skip
         task = Task(query, candidates, terms, words)
         if not len(candidates):
             task.scores = np.zeros(0, np.float32)

@@ -185,7 +185,7 @@ def test_the_experiments_are_not_in_the_package():
 @pytest.mark.parametrize("paper", ["delta", "ktrel", "pacrr"])
 def test_a_page_holds_its_notes_and_leads_from_its_tables_to_what_departs(paper):
     notes = (ROOT / "experiments" / "notes" / f"{paper}.md").read_text("utf-8").strip()
-    page = (ROOT / "docs" / "results" / f"{paper}.md").read_text("utf-8")
+    page = (ROOT / "experiments" / "results" / f"{paper}.md").read_text("utf-8")
     head, tables = page.split(notes)
     assert f"--notes experiments/notes/{paper}.md" in head and f"## {DEPARTURES}\n" in notes
     assert tables.count(f"[{DEPARTURES}](#") >= 3

@@ -53,7 +53,7 @@ def test_values_and_their_counts(values, field, begins, within, expected):
 
 
 def test_values_that_cannot_be_listed(values, monkeypatch):
-    with pytest.raises(InputError, match="no document of .* has a mesh to filter by"):
+    with pytest.raises(InputError, match="no document of .* has the field .mesh.; usable filters"):
         values.values("mesh")
     monkeypatch.setattr(filter_values, "MOST_TERMS", 3)
     values._terms.cache_clear()
