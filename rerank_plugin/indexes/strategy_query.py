@@ -227,11 +227,12 @@ def matching_query(filter: Filter, reader: Any, lucene: dict, notes: list[str] |
     """
     if filter.strategy is None:
         return filter_query(filter)
-    queries = StrategyQueries(reader, lucene)
-    query = queries.query(filter.strategy)
-    if notes is not None:
-        notes += queries.notes
-    return filter_query(filter, query)
+    with pyjnius_lock:
+        queries = StrategyQueries(reader, lucene)
+        query = queries.query(filter.strategy)
+        if notes is not None:
+            notes += queries.notes
+        return filter_query(filter, query)
 
 
 def _any(queries: Iterable[Any]) -> Any | None:

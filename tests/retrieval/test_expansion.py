@@ -1,10 +1,14 @@
 """What else the words of a query find."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
+from rerank_plugin.base.strategy import Term
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.knowledge.annotation import Annotator
@@ -48,6 +52,18 @@ def found(index, text, expand):
 )
 def test_what_is_found(index, text, expand, without, expanded):
     assert found(index, text, "") == without and found(index, text, expand) == expanded
+
+
+def test_threads_search_at_the_same_time(index):
+    stage = LuceneConfig(expand="spellings,phrases,subjects,mesh").open(index)
+    strategy = Filter((), strategy=Term("anemia"))
+
+    def search(_):
+        return stage.search(Query("q", "anemia IL-17 heart attack"), 9).rows.tolist(), index.count(strategy)
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(search, range(60)))
+    assert results == results[:1] * 60 and results[0][1] == 2
 
 
 @pytest.mark.parametrize("text", ["anemia IL-6 anemia", "the heart of il", ""])
