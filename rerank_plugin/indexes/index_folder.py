@@ -592,7 +592,8 @@ class Index:
     def _filter_reader(self) -> Any:
         """The IndexReader of filters, which stays open as long as the index."""
         reader = self.open_lucene()
-        finalize(self, reader.close).atexit = False
+        # Pyjnius shares the method of a class: a kept reader.close would close whichever reader was closed last.
+        finalize(self, lambda: reader.close()).atexit = False
         return reader
 
     @cached_property
