@@ -18,7 +18,7 @@ function fill(node, attributes, children) {
     if (typeof value === "function") node.addEventListener(name, value);
     else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
