@@ -2,7 +2,6 @@
 
 import json
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,15 @@ import pytest
 from tests.processes import ROOT, environment, run
 
 SERVE = ("-m", "rerank_plugin.serve")
+# Libraries of the tests' process may block SIGHUP. A function that runs before the command, in a copy of this process,
+# would wait for locks that other threads held.
+START = """
+import os, resource, signal, sys
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+if files := int(sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files // 2, files))
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
 BLOCKS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,16 +34,10 @@ BLOCKS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def server(*arguments, folder=None, files=None):
     """The process of the command, once it listens, and its address; ``files`` limits how many it may open."""
 
-    def prepare():
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # libraries of the tests' process may block SIGHUP
-        if files:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (files // 2, files))
-
-    command = [sys.executable, *SERVE, "--port", "0", *map(str, arguments)]
+    command = [sys.executable, "-c", START, str(files or 0), *SERVE, "--port", "0", *map(str, arguments)]
     with subprocess.Popen(
-        command, cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=prepare,
-    ) as process:  # fmt: skip
+        command, cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         try:
             address = process.stdout.readline().strip()
             assert address, process.stderr.read()
