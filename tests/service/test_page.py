@@ -186,6 +186,48 @@ def test_only_addresses_at_pubmed_and_of_dois_are_links_and_notes_are_shown(page
     assert texts(page, "#status p.notice") == ["<b>AND</b> is read as a word"] and accessible(page)
 
 
+def test_documents_are_screened_by_keys_ranked_by_the_included_and_exported(page, address):
+    def saved(button):
+        with page.expect_download() as download:
+            page.click(button)
+        return download.value.path()
+
+    search(page, address, "?query=lower+AND+statins&hits=10")
+    ids = [hit["docid"] for hit in httpx.post(
+        f"{address}/v1/statins/screening",
+        json={"search": {"query": ["lower AND statins"], "query_syntax": "pubmed", "first_stage": "hybrid",
+                         "reranker": "none", "hits": 20}},
+    ).json()["candidates"]]  # fmt: skip
+    page.click("text=Export")
+    exported = saved("[data-format=nbib]").read_text("utf-8")
+    assert [line[6:] for line in exported.splitlines() if line[:4] == "PMID"] == ids  # of all pages
+    page.click("#screen")
+    page.wait_for_selector(".deciding")
+    for key in "imeeeeeee":
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog .abstract")
+    page.keyboard.press("i")
+    page.keyboard.press("Escape")
+    assert texts(page, ".counts") == [f"{len(ids) - 10} left · 2 included · 1 maybe · 7 excluded"]
+    page.select_option("#sort", "like")
+    page.wait_for_selector(f"#hit-list .hits:not(:has(> :nth-child({len(ids) - 9})))")
+    body = {"search": {"query": ["lower AND statins"], "query_syntax": "pubmed", "first_stage": "hybrid"},
+            "included": [ids[0], ids[9]], "decided": ids[:10]}  # fmt: skip
+    ranked = httpx.post(f"{address}/v1/statins/screening", json=body).json()["candidates"]
+    assert documents(page) == [hit["docid"] for hit in ranked]
+    decisions = saved("#save-decisions")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("#clear-decisions")
+    page.wait_for_selector(f".counts:has-text('{len(ids)} left')")
+    with page.expect_file_chooser() as chooser:
+        page.click("#load-decisions")
+    chooser.value.set_files(decisions)
+    page.wait_for_selector(f".counts:has-text('{len(ids) - 10} left')")
+    page.click("text=Included as")
+    assert saved("#screening [data-format=ris]").read_text("utf-8").count("TY  - ") == 2
+
+
 def test_two_rankings_are_compared_judged_and_saved(page, address):
     search(page, address, "?query=lower+statins")
     page.click("#switch")
@@ -268,9 +310,12 @@ def test_overload_is_shown_and_retried(page, address):
 
 def test_errors_and_empty_rankings_are_shown(page, address):
     small(page)
-    page.goto(f"{address}/?query=zzzz AND statins")
+    page.goto(f"{address}/?query=cholestrol AND zzzz")
     page.wait_for_selector("#hit-list .notice")
     assert accessible(page)
+    page.goto(f"{address}/?query=lower cholestrol")
+    page.click(".meant a")
+    wait_for_address(page, "query", ["lower cholesterol"])
     page.goto(f"{address}/?query=statins&filter=year:never")
     page.wait_for_selector("#status .error")
     assert "year:never" in page.text_content("#status .error") and accessible(page)

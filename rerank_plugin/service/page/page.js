@@ -137,11 +137,13 @@ function showNotes(shown) {
   byId("status").replaceChildren(
     element("span", { class: "visually-hidden" }, byId("found").textContent),
     ...[...notes].map((note) => element("p", { class: "notice" }, note)),
+    ...(understood?.did_you_mean ? [element("p", { class: "meant" }, "Did you mean ",
+      element("a", { dir: "auto", href: addressOf(shortened({ ...state, query: understood.did_you_mean, page: "1", doc: "" })) }, understood.did_you_mean), "?")] : []),
     ...(understood && understood.read_as !== null ? [readAs(understood, state, actions)] : []));
 }
 
 function showPanel() {
-  if (comparing()) byId("panel").open = false;
+  if (comparing() || !wide.matches) byId("panel").open = false; // what is found is below it
   const { fields } = chosenIndex();
   byId("panel").hidden = !fields.length;
   byId("filters").replaceChildren(...filterPanel(state, fields, (filter) => go({ filter })));
