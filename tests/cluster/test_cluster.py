@@ -99,7 +99,8 @@ def test_a_searcher_gives_the_same_hits_documents_and_explanations(twins, remote
             assert sharded.explain(query, hit.docid) == single.explain(query, hit.docid)
             near = [[other.docid for other in searcher.similar(hit.docid)] for searcher in (sharded, single)]
             assert near[0] == near[1]
-        assert sharded.notes("Zweiter Weltkrieg") == single.notes("Zweiter Weltkrieg") != []
+        notes = [note for note in single.notes("Zweiter Weltkrieg") if not note.startswith("no document has")]
+        assert sharded.notes("Zweiter Weltkrieg") == notes != []  # a cluster names no unknown words
     dense = [
         Searcher(index, first_stage="dense:ktrel").search(query, filter=Filter.of({"year": "2000-2005"}))
         for index in (remote, twins[0])
