@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 from dataclasses import make_dataclass
 from pathlib import Path
 
 import pytest
 
 from rerank_plugin import search, train
+from rerank_plugin.base import register
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
@@ -75,6 +77,17 @@ def test_listing_loads_nothing_of_another_package(installed):
         InputError, match="declares the first stage 'newest' as no_such_module:ENTRY, but it cannot be loaded"
     ):
         configure("newest:3")
+
+
+def test_packages_are_read_once_until_another_is_installed(installed, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    places = [*sys.path]
+    assert "newest" not in known_forms()
+    installed()
+    monkeypatch.setattr(sys, "path", places)
+    assert known_forms()[-1] == "newest"
+    monkeypatch.setattr(register, "entry_points", None)
+    assert configure("newest:3").most == "3"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ another package is loaded when its name is looked up.
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import sys
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
@@ -88,8 +91,8 @@ class Register(Generic[Entry]):
                 import_module(module.name)
 
     @property
-    def _points(self) -> list[EntryPoint]:
-        return list(entry_points(group=self.group))
+    def _points(self) -> tuple[EntryPoint, ...]:
+        return _declared(self.group, tuple(map(_listing, sys.path)))
 
     def _loaded(self, name: str) -> Any:
         declared = [point for point in self._points if point.name == name]
@@ -112,6 +115,20 @@ class Register(Generic[Entry]):
         if self.entries.get(name, entry) != entry:
             raise InputError(f"{fault} the name is taken by another {self.what}")
         return entry
+
+
+@lru_cache(maxsize=32)
+def _declared(group: str, listings: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group; all installed packages are read, which takes milliseconds, once for these listings."""
+    return tuple(entry_points(group=group))
+
+
+def _listing(folder: str) -> tuple[str, int]:
+    """A folder of ``sys.path``, and when a package was last added to it or removed; 0 where there is none."""
+    try:
+        return folder, os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return folder, 0
 
 
 def _package(point: EntryPoint) -> str:

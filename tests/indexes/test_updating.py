@@ -160,7 +160,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=8, phases=EXPLORE)  # each example takes seconds: a smaller one would take minutes
+@settings(max_examples=5, phases=EXPLORE)  # each example takes seconds: a smaller one would take minutes
 @given(steps, st.integers(1, 30))
 def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_factory, steps, first):
     """By every stage and model, with encoders and centroids that stay as they are until they are adapted anew."""
@@ -506,9 +506,9 @@ UPDATES = {
 def test_a_kill_at_any_change_leaves_the_old_or_the_new_commit(tmp_path, kind, pytestconfig, monkeypatch):
     """And the same command goes on; a reader of the old commit, too, with its encodings.
 
-    Every eighth change is tried, and all of them with the thorough profile.
+    Every eleventh change is tried, and all of them with the thorough profile.
     """
-    step = 1 if pytestconfig.getoption("--hypothesis-profile") == "thorough" else 8
+    step = 1 if pytestconfig.getoption("--hypothesis-profile") == "thorough" else 11
     other = encoded.encoders(tmp_path, WORDS, monkeypatch).other
     index = build(tmp_path / "start", [document(number) for number in range(12)])
     encoded.encode(index, other, [document(number).id for number in range(8)])

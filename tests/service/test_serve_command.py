@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.processes import ROOT, environment, run
+from rerank_plugin import serve
+from tests.processes import ROOT, environment, run, status_of
 
 SERVE = ("-m", "rerank_plugin.serve")
 # Libraries of the tests' process may block SIGHUP. A function that runs before the command, in a copy of this process,
@@ -126,20 +127,24 @@ def test_an_address_of_ip_version_6(index_folder):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("--index", "nowhere"), "no index at nowhere"),
-        (("--index", "a=x", "--index", "a=y"), "'a'"),
-        (("--queue", "0"), "queue is 0"),
-        (("--public-name", "https://a.org"), "'https://a.org' must be a name without scheme"),
-        (("--token-file", "nowhere"), "nowhere"),
-        (("--token-file", "/dev/zero"), "is not a regular file"),
-        (("--index", "a\tb=i"), "has a control character"),
-        (("--index", "i", "--click-log", "l.gz"), "leave out .gz"),
-        (("--mcp", "--click-log", "l"), "leave one of them out"),
-        (("--port", "{taken}"), "choose another --port"),
+        ("--index nowhere", "no index at nowhere"),
+        ("--index a=x --index a=y", "'a'"),
+        ("--queue 0", "queue is 0"),
+        ("--public-name https://a.org", "'https://a.org' must be a name without scheme"),
+        ("--token-file nowhere", "nowhere"),
+        ("--token-file /dev/zero", "is not a regular file"),
+        ("--index a\tb=i", "has a control character"),
+        ("--index i --click-log l.gz", "leave out .gz"),
+        ("--mcp --click-log l", "leave one of them out"),
     ],
 )
-def test_invalid_options(tmp_path, arguments, message):
+def test_invalid_options(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert status_of(serve.main, arguments.split(" ")) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_port_that_is_taken(tmp_path):
     with create_server(("127.0.0.1", 0)) as taken:
-        index = ("--index", "i") if "--port" in arguments else ()
-        options = [argument.format(taken=taken.getsockname()[1]) for argument in (*index, *arguments)]
-        assert message in run(*SERVE, *options, folder=tmp_path, status=2)
+        options = ("--index", "i", "--port", taken.getsockname()[1])
+        assert "choose another --port" in run(*SERVE, *options, folder=tmp_path, status=2)
