@@ -16,6 +16,7 @@ from rerank_plugin.indexes.lucene_reader import (
     clauses,
     filter_query,
     pyjnius_lock,
+    similar_terms,
     stored_text,
     value_query,
 )
@@ -88,10 +89,12 @@ class FilterValues:
         """Values like a value: with at most two other letters, or with its beginning."""
         if field in DATES or field == "retracted":
             return [year for year, _ in self.values(field)[:1]] if field in DATES else []
-        name, value = COMPARED[FILTERS[field]], compared(field, value)
+        value, found = compared(field, value), list[str]()
         with pyjnius_lock:
-            similar = self._similar(name, value)
-            found = [self._as_stored(name, term) for term, _ in similar]
+            for name in dict.fromkeys((FILTERS[field], COMPARED[FILTERS[field]])):  # forms if no value is like it
+                similar = list(islice(similar_terms(self.reader, name, value, edits=2), MOST_READ))
+                similar.sort(key=lambda pair: (-pair[1], pair[0]))
+                found = found or [self._as_stored(name, term) for term, _ in similar[:NEAREST]]
         with suppress(InputError):
             found += [value for value, _ in self.values(field, value.split(" ")[0], limit=NEAREST)]
         return list(dict.fromkeys(found))[:NEAREST]
@@ -137,15 +140,6 @@ class FilterValues:
                 break
             term = each.next()
         return sorted(read, key=lambda pair: (-pair[1], pair[0]))
-
-    def _similar(self, name: str, value: str) -> list[tuple[str, int]]:
-        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, name)
-        if terms is None:
-            return []
-        term = java_class("org.apache.lucene.index.Term")(name, value)
-        each = java_class("org.apache.lucene.search.FuzzyTermsEnum")(terms, term, 2, min(1, len(value)), True)
-        found = ((text.utf8ToString(), int(each.docFreq())) for text in iter(each.next, None))
-        return sorted(islice(found, MOST_READ), key=lambda pair: (-pair[1], pair[0]))[:NEAREST]
 
     def _years(self, field: str, begins: str, within: Any) -> dict[str, int]:
         """The documents of each year that begins so."""

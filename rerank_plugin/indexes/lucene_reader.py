@@ -25,6 +25,7 @@ from rerank_plugin.text.markup import without_markup
 
 _ID_PAGE = 50_000
 CONTENTS = "contents"
+LONGEST_SIMILAR = 64  # letters of a term that similar ones are read of: an automaton grows with them
 TRIES = 5  # to list the commits of an index from which an update removes older ones
 Counts = Mapping[str, tuple[int, int]]  # of each field, the documents that have it and its words in all
 # Pyjnius binds a method to the object that used it last, in any thread.
@@ -178,6 +179,20 @@ def first_with_term(reader: Any, field: str, term: str) -> int | None:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
         hits = searcher.search(term_query(of_field(field, term)), 1).scoreDocs
         return int(hits[0].doc) if len(hits) else None
+
+
+def similar_terms(reader: Any, field: str, term: str, edits: int) -> Iterator[tuple[str, int]]:
+    """The terms of a field that begin alike, within so many edits of a term, and the documents that have each.
+
+    None are read of a term of more than `LONGEST_SIMILAR` letters.
+    """
+    terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, field)
+    if terms is None or len(term) > LONGEST_SIMILAR:
+        return
+    like = java_class("org.apache.lucene.index.Term")(field, term)
+    each = java_class("org.apache.lucene.search.FuzzyTermsEnum")(terms, like, edits, min(1, len(term)), True)
+    while (found := each.next()) is not None:
+        yield found.utf8ToString(), int(each.docFreq())
 
 
 def stored_documents(

@@ -29,14 +29,14 @@ _READ_AS_WORDS = re.compile(
       (?:^|\s)(?-i:AND|OR|NOT)\s
     | "[^"]+" | “[^”]+”
     | \[\s*(?:{_TAGS})(?::[^\]]*)?\s*\]
-    | \w{{3,}}\*(?=\s|\)|\[|$)
+    | \b\w{{3,}}\*(?=\s|\)|\[|$)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 # What is neither PubMed's language nor a plain word, and what to write instead.
 _MISTAKES = {
     rf"(?i)(?:^|[\s(])((?:{_FIELDS}):)(?=\S)": "'{}' is read as a word: fields are tags, as in aspirin[ti]",
-    r"(\w+[?]\w+)": "'?' is no wildcard in {}: only '*' at the end of a word is, as in thrombo*",
+    r"\b(\w+[?]\w+)": "'?' is no wildcard in {}: only '*' at the end of a word is, as in thrombo*",
     r"(?:^|[\s(])(\*\w+)": "'*' is ignored in {}: it stands at the end of a word, as in thrombo*",
     rf"(?i)\w(\[(?!(?:{_TAGS})\b)[a-z/ ]{{2,30}}\])(?=\s|$)": "{} is no tag of PubMed's, and is read as words",
     r'^[^"]*((?:(?<=\s)|^)"\w)[^"]*$': "the quote does not close, and is ignored",

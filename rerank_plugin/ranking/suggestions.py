@@ -12,9 +12,8 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.metadata_fields import UNSTEMMED
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import pyjnius_lock
+from rerank_plugin.indexes.lucene_reader import pyjnius_lock, similar_terms
 from rerank_plugin.indexes.strategy_query import StrategyQueries
-from rerank_plugin.java.jvm import java_class
 
 SHORTEST = 4  # letters of a word that may be misspelled
 TWO_EDITS = 6  # letters of a word in which two letters may be wrong
@@ -63,8 +62,6 @@ class _Similar:
     def __init__(self, index: Index, reader: Any):
         self.reader, self.queries = reader, StrategyQueries(reader, index.description["lucene"])
         self.fields = [name for name in UNSTEMMED if name in self.queries.fields]
-        self.terms = java_class("org.apache.lucene.index.MultiTerms")
-        self.similar = java_class("org.apache.lucene.search.FuzzyTermsEnum")
         self.until = perf_counter() + MOST_SECONDS  # loading classes takes longer, once
 
     def is_known(self, word: str) -> bool:
@@ -85,8 +82,7 @@ class _Similar:
         for field in self.fields:
             if perf_counter() > self.until:
                 return
-            each = self.similar(self.terms.getTerms(self.reader, field), self.queries.term(field, word), edits, 1, True)
-            for value in islice(iter(each.next, None), MOST_READ):
-                yield value.utf8ToString(), int(each.docFreq())
+            for found in islice(similar_terms(self.reader, field, word, edits), MOST_READ):
+                yield found
                 if perf_counter() > self.until:
                     return

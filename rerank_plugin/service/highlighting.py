@@ -12,7 +12,7 @@ from rerank_plugin.text.tokenizer import NUMERIC_CLASSES, PieceCache, tokenize_p
 INNER = f"['’\u0300-\u036f{IGNORED}]"  # in words, between letters or digits
 REST = rf"[^\W_]*(?:{INNER}[^\W_]+)*"  # the characters of a word after its first
 WORD = re.compile(rf"[^\W_]{REST}")
-TRUNCATED = re.compile(r"[^\W_]{2,}\*(?!\S)")
+TRUNCATED = re.compile(r"(?<![^\W_])[^\W_]{2,}\*(?!\S)")  # from the beginning of a word: the time is linear
 # The stop words of Lucene's English analyzer, which the index does not have.
 STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "

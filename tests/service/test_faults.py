@@ -199,6 +199,9 @@ def test_one_long_word_is_refused_before_it_is_tokenized(index_folder):
                 assert answer.status_code == 413 and "shorten it" in answer.json()["error"]
                 assert time.thread_time() - started < 5
             assert service.get(SEARCH, params={"query": text[:60_000]}).status_code in (200, 400)
+            assert service.get(
+                SEARCH, params={"query": "migraine", "filter": f"journal:{text[:60_000]}"}
+            ).status_code in (200, 400)
             for cut in ({"texts": [text, "b"], "truncate": True}, {"documents": [text, "b"], "truncation": True}):
                 assert service.post("/rerank", json={"query": "a", **cut}).status_code == 200
         answer = service.post("/rerank", json={"query": "a", "documents": ["a " * 9000], "max_tokens_per_doc": 100})

@@ -19,11 +19,11 @@ const RARE = ["major", "keyword", "chemical", "subheading", "notice", "entered"]
 const partsOf = (filter) => /^(AND |NOT )?([^:]*):(.*)$/s.exec(filter)?.slice(1) ?? ["", "", filter];
 const isOf = (field) => (filter) => partsOf(filter)[1] === field;
 
-/** The filters that are set. A chip excludes its value instead, or is removed. */
+/** The filters that are set. A chip excludes its value instead, or is removed; `change` is that of `filterPanel`. */
 export function chips(state, change) {
   const chip = (filter) => {
     const [prefix = "", field, value] = partsOf(filter);
-    const replaced = (by) => change(state.filter.flatMap((other) => (other === filter ? by : [other])));
+    const replaced = (by) => change((filters) => filters.flatMap((other) => (other === filter ? by : [other])));
     const opposite = prefix === "NOT " ? `${field}:${value}` : `NOT ${field}:${value}`;
     const text = `${prefix === "NOT " ? "not " : ""}${NAMES[field] ?? field}: ${value}`;
     return element("li", {},
@@ -33,10 +33,10 @@ export function chips(state, change) {
   };
   if (!state.filter.length) return [];
   return [element("ul", { class: "chips", "aria-label": "Filters that are set" }, state.filter.map(chip)),
-    ...(state.filter.length > 1 ? [element("button", { type: "button", class: "clear", click: () => change([]) }, "Remove all")] : [])];
+    ...(state.filter.length > 1 ? [element("button", { type: "button", class: "clear", click: () => change(() => []) }, "Remove all")] : [])];
 }
 
-/** The panel of filters of an index; `change(filters)` searches with other filters. */
+/** The panel of filters of an index; `change(update)` searches with `update(filters)` instead of those that are set then. */
 export function filterPanel(state, fields, change) {
   const has = (field) => fields.includes(field);
   return [
@@ -66,7 +66,7 @@ function valueList(state, field, change) {
     const item = ({ value, documents }) => {
       const filter = `${field}:${value}`;
       const isSet = state.filter.includes(filter);
-      const toggle = () => change(isSet ? state.filter.filter((other) => other !== filter) : [...state.filter, filter]);
+      const toggle = () => change((filters) => (isSet ? filters.filter((other) => other !== filter) : [...filters, filter]));
       return element("li", {}, element("label", {},
         element("input", { type: "checkbox", checked: isSet, change: toggle, "data-value": filter }), element("span", {}, field === "language" ? languageName(value) : value),
         element("span", { class: "count" }, number(documents))));
@@ -83,21 +83,25 @@ function valueList(state, field, change) {
 function years(state, change) {
   const set = state.filter.find(isOf("year")) ?? "";
   const [, first = "", last = first] = /^(?:AND )?year:(\d{4})?(?:-(\d{4})?)?$/.exec(set) ?? [];
-  const other = state.filter.filter((filter) => !isOf("year")(filter));
-  const input = (name, value) => element("input", { inputmode: "numeric", maxlength: 4, pattern: "\\d{4}", "aria-label": name, placeholder: name, value });
+  const input = (name, value) => element("input", { "data-filter": name, inputmode: "numeric", maxlength: 4, pattern: "\\d{4}", "aria-label": name, placeholder: name, value });
   const [from, to] = [input("From", first), input("To", set.includes("-") ? last : first)];
-  const apply = (from, to) => change(from || to ? [...other, `year:${from === to ? from : `${from}-${to}`}`] : other);
-  const typed = () => [from, to].every((input) => input.reportValidity()) && apply(from.value, to.value);
+  const apply = (from, to) => change((filters) => [...filters.filter((filter) => !isOf("year")(filter)),
+    ...(from || to ? [`year:${from === to ? from : `${from}-${to}`}`] : [])]);
+  const typed = () => {
+    if (![from, to].every((input) => input.reportValidity())) return;
+    for (const input of [from, to]) input.defaultValue = input.value; // it is searched for
+    apply(from.value, to.value);
+  };
   for (const input of [from, to]) input.addEventListener("change", typed);
   const since = (back) => element("button", { type: "button", click: () => apply(String(new Date().getFullYear() - back), "") }, `Last ${back} years`);
   return group("year", element("div", { class: "range" }, from, " to ", to), element("div", { class: "since" }, since(5), since(10)));
 }
 
 function retractions(state, change) {
-  const other = state.filter.filter((filter) => !isOf("retracted")(filter));
+  const toggle = () => change((filters) => (isSet ? filters.filter((filter) => !isOf("retracted")(filter)) : [...filters, "retracted:no"]));
   const isSet = state.filter.includes("retracted:no");
   return element("p", { class: "retractions" }, element("label", {},
-    element("input", { type: "checkbox", checked: isSet, "data-value": "retracted:no", change: () => change(isSet ? other : [...other, "retracted:no"]) }),
+    element("input", { type: "checkbox", checked: isSet, "data-value": "retracted:no", change: toggle }),
     element("span", {}, "Hide retracted articles")));
 }
 
@@ -117,7 +121,8 @@ function typedValue(state, field, change) {
   };
   const add = ({ target }) => {
     const [, prefix = "", value] = /^(NOT |AND )?(.*)$/s.exec(target.value.trim());
-    if (value) change([...state.filter, `${prefix}${field}:${value}`]);
+    target.value = "";
+    if (value) change((filters) => [...filters, `${prefix}${field}:${value}`]);
   };
   return element("label", { class: "typed" }, NAMES[field], element("input", {
     "data-filter": field, list: list.id, autocomplete: "off", focus: suggest, input: later, change: add,

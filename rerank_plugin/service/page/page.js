@@ -120,7 +120,7 @@ async function search() {
     byId("comparison").hidden = !comparing();
     if (comparing()) drawLines();
     const shown = Object.values(answers);
-    byId("chips").replaceChildren(...chips(state, (filter) => go({ filter })));
+    byId("chips").replaceChildren(...chips(state, changeFilters));
     showNotes(shown);
     showPanel();
     if (state.doc) await open(state.doc, state.side);
@@ -142,11 +142,19 @@ function showNotes(shown) {
     ...(understood && understood.read_as !== null ? [readAs(understood, state, actions)] : []));
 }
 
+const changeFilters = (update) => go({ filter: update(state.filter) });
+
 function showPanel() {
   if (comparing() || !wide.matches) byId("panel").open = false; // what is found is below it
   const { fields } = chosenIndex();
   byId("panel").hidden = !fields.length;
-  byId("filters").replaceChildren(...filterPanel(state, fields, (filter) => go({ filter })));
+  const panel = byId("filters"), typing = panel.querySelector("[data-filter]:focus");
+  if (typing && typing.value !== typing.defaultValue) { // what somebody types meanwhile stays
+    typing.addEventListener("blur", () => setTimeout(showPanel), { once: true });
+    return;
+  }
+  panel.replaceChildren(...filterPanel(state, fields, changeFilters));
+  if (typing) panel.querySelector(`[data-filter="${typing.dataset.filter}"]`)?.focus();
   byId("panel").querySelector("summary").textContent = state.filter.length ? `Filters (${state.filter.length})` : "Filters";
 }
 
@@ -234,7 +242,7 @@ function showError(error, retry) {
   } else if (error.status === 400 || error.status === 422) {
     const isStrategy = state?.query && state.syntax !== "plain" && error.field?.endsWith("query");
     showStatus(error.message, "error", ...(isStrategy ? [element("button", { type: "button", id: "plain", click: () => go({ syntax: "plain", rank: "" }) }, "Search as plain words")] : []));
-    if (state?.filter.length) byId("status").append(...chips(state, (filter) => go({ filter })));
+    if (state?.filter.length) byId("status").append(...chips(state, changeFilters));
   } else showStatus(error.message, "error", button);
 }
 
