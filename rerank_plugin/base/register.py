@@ -119,7 +119,7 @@ class Register(Generic[Entry]):
 
 @lru_cache(maxsize=32)
 def _declared(group: str, listings: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of a group; all installed packages are read, which takes milliseconds, once for these listings."""
+    """The entry points of a group: all installed packages are read, in milliseconds, once for these listings."""
     return tuple(entry_points(group=group))
 
 
