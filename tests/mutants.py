@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tests.processes import ROOT, environment
 
 LIST = Path(__file__).with_suffix(".txt")
-LEFT_OUT = (".git", ".venv*", "build", ".hypothesis")  # of the copy
+LEFT_OUT = (".git", ".venv*", ".*_cache", "__pycache__", "build", ".hypothesis")  # of the copy: others write caches
 LONGEST = 600  # seconds; a fault that makes its tests hang is seen
 
 
