@@ -277,6 +277,12 @@ def configured(config: type[T], options: argparse.Namespace, **more: Any) -> T:
     return config(**chosen(config, vars(options)), **more)
 
 
+def given_settings(options: argparse.Namespace, *configs: type) -> dict[str, Any]:
+    """The values of the configurations' settings that the options give, by option name."""
+    names = {setting.option for config in configs for setting, _ in settings(config).values() if setting.help != SHARED}
+    return {name: value for name in sorted(names) if (value := getattr(options, name)) is not None}
+
+
 def add_first_stage_options(to: argparse.ArgumentParser, basic: bool = False) -> None:
     """Add the options of first stages and their settings, made from the register and the configurations.
 

@@ -12,10 +12,13 @@ from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SO
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
+from rerank_plugin.retrieval.dense import DenseConfig
+from rerank_plugin.retrieval.faiss import FaissConfig
+from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.service.settings import ServiceConfig
 
 log = logging.getLogger(__name__)
+OF_VECTORS = (DenseConfig, FaissConfig, HybridConfig)
 LONGEST_TOKEN = 4096  # characters
 SAMPLE = Path("indexes/sample")
 RERANKERS = ["delta", "ktrel"]
@@ -60,8 +63,9 @@ def arguments() -> ArgumentParser:
     commandline.add_places(running, "Ray cluster that searches the indexes, which are of shards")
     commandline.add_settings(running, ServiceConfig)
     commandline.add_settings(running, RerankerOptions)
-    queries = parser.add_argument_group("queries of --first-stage faiss:FOLDER")
-    commandline.add_settings(queries, QueryVectorsConfig)
+    vectors = parser.add_argument_group("searches of vectors (dense:CHECKPOINT, faiss:FOLDER, hybrid)")
+    for of_stage in OF_VECTORS:
+        commandline.add_settings(vectors, of_stage, given_only=True)
     return parser
 
 
@@ -119,7 +123,7 @@ def _config(options: Namespace) -> ServiceConfig:
         ServiceConfig, options, indexes=indexes, rerankers=rerankers, token=token, origins=origins, public_names=names,
         host=options.host,
         click_log=options.click_log, running=commandline.configured(RerankerOptions, options),
-        query_vectors=commandline.configured(QueryVectorsConfig, options),
+        stage_settings=commandline.given_settings(options, *OF_VECTORS),
     )  # fmt: skip
     return config
 

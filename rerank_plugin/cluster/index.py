@@ -30,9 +30,10 @@ from rerank_plugin.indexes.index_folder import COMMIT, SHARDS, Index, Matches
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import Commit, shard_folder
-from rerank_plugin.indexes.vector_store import VectorStore, merged_hits, open_store
+from rerank_plugin.indexes.vector_search import Hits, Queries, merged_hits
+from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.kernels.quantization import QuantizedQueries, Spaces
+from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.rerankers import Scorer, load_over
@@ -298,7 +299,7 @@ class RemoteStore(VectorStore):
             found.codes[at], found.scales[at] = part
         return self.spaces.decode(found)[:, : self.size]
 
-    def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
+    def scores(self, query: Queries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         scores = np.zeros(len(rows), np.float32)
         if len(rows):
             for at, part in self.index.asked(rows, "products", *self.named, self.quantize(query)):
@@ -316,15 +317,13 @@ class RemoteStore(VectorStore):
         answers = self.index.answering.ask(dict.fromkeys(shards, ("held", *self.named, filter)))
         return np.sum([*answers.values()], axis=0)
 
-    def search_many(
-        self, queries: np.ndarray | QuantizedQueries, count: int, fits: Any = None, probes: int | None = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def search_many(self, queries: Queries, count: int, fits: Any = None, probes: int | None = None) -> list[Hits]:
         nearest = "nearest", *self.named, self.quantize(queries), count, fits, probes
         return self._merged(self.index.ask_searched(*nearest), count)
 
     def search_and_score(
-        self, query: np.ndarray | QuantizedQueries, count: int, candidates: np.ndarray, fits: Any = None,
-        probes: int | None = None, vectors: Any = None,
+        self, query: Queries, count: int, candidates: np.ndarray, fits: Any = None, probes: int | None = None,
+        vectors: Any = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         quantized = self.quantize(query)
         nearest, products = (
@@ -343,9 +342,7 @@ class RemoteStore(VectorStore):
         others = ~np.isin(candidates, rows)
         return rows, best, candidates[others], scores[others]
 
-    def _merged(
-        self, parts: Mapping[int, Sequence[tuple[np.ndarray, np.ndarray]]], count: int
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _merged(self, parts: Mapping[int, Sequence[Hits]], count: int) -> list[Hits]:
         """The best ``count`` documents of each query from the shards' rows and scores for each."""
         return [
             merged_hits(

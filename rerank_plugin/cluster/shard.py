@@ -32,7 +32,8 @@ from rerank_plugin.indexes.lucene_reader import (
 )
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.strategy_query import matching_query
-from rerank_plugin.indexes.vector_store import Fitting, VectorStore, open_store
+from rerank_plugin.indexes.vector_search import Fitting, Hits
+from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import detach_at_thread_end, java_class
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
 from rerank_plugin.models.attribution import Attribution
@@ -157,7 +158,7 @@ class Shard:
     def nearest(
         self, key: str, widths: tuple[int, ...], of: str, queries: QuantizedQueries, count: int,
         fits: tuple[Filter, np.ndarray | None] | None, probes: int | None,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+    ) -> list[Hits]:  # fmt: skip
         """As :meth:`VectorStore.search_many <rerank_plugin.indexes.vector_store.VectorStore.search_many>`.
 
         Args:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.checksums import CHECKSUM
-from rerank_plugin.indexes.vector_store import Fitting, VectorStore
+from rerank_plugin.indexes.vector_search import Fits, Hits, Queries, VectorSearch
+from rerank_plugin.indexes.vector_store import VectorStore
 from rerank_plugin.kernels.quantization import QuantizedQueries
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ MORE = 16  # documents found beyond those asked for: single precision may exchan
 SPLIT = 256  # a number of a query is one multiple of it and a rest
 
 
-class DeviceVectors:
+class DeviceVectors(VectorSearch):
     """The codes of a store on a device, which are searched as :meth:`VectorStore.search` searches them, but all.
 
     Raises:
@@ -58,21 +59,8 @@ class DeviceVectors:
                 self.scales[here] = torch.from_numpy(np.array(part.codes.scales[some])).to(self.device)
         log.info("%d MB of vectors of %d documents are on %s", size >> 20, count, device)
 
-    def search(
-        self,
-        query: np.ndarray | QuantizedQueries,
-        count: int,
-        fits: np.ndarray | Fitting | None = None,
-        probes: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The best ``count`` documents for a query, as of :meth:`VectorStore.search`; ``probes`` is ignored."""
-        return self.search_many(query, count, fits)[0]
-
     @torch.inference_mode()
-    def search_many(
-        self, queries: np.ndarray | QuantizedQueries, count: int, fits: np.ndarray | Fitting | None = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """As :meth:`search` for each query of float32 [Q, E]."""
+    def search_many(self, queries: Queries, count: int, fits: Fits = None, probes: int | None = None) -> list[Hits]:
         quantized, fitting = self.store.quantize(queries), self.store.fitting(fits)
         allowed = None if fitting is None else torch.from_numpy(fitting.positions).to(self.device)  # [n]
         most = min(count + MORE, len(self.store) if fitting is None else len(fitting.positions))
@@ -84,17 +72,8 @@ class DeviceVectors:
                 products = products[allowed]
             places = products.T.topk(most, dim=1, sorted=False).indices  # [Q, k]
             positions = (places if allowed is None else allowed[places]).cpu().numpy()
-            hits += [
-                self._best(some.take([place]), self.store.rows_at(found), count)
-                for place, found in enumerate(positions)
-            ]
+            hits += [self.store.best_of(some.take([place]), found, count) for place, found in enumerate(positions)]
         return hits
-
-    def _best(self, query: QuantizedQueries, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The best ``count`` of some rows int64 [n] by their scores on the CPU, ties by the lowest row."""
-        scores = self.store.scores(query, rows, threads=1)
-        order = np.lexsort((rows, -scores))[:count]
-        return rows[order].astype(np.int64), scores[order]
 
     def _products(self, queries: QuantizedQueries) -> Tensor:
         """The products of all documents and queries, float32 [R, Q]."""

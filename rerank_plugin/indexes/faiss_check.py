@@ -122,7 +122,7 @@ def _below(values: np.ndarray, limit: int, what: str, least: int = 0, length: in
 
 def main(path: str, memory: str, seconds: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(float(seconds)), int(float(seconds)) + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import faiss
 

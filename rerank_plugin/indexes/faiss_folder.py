@@ -12,6 +12,8 @@ In shapes R are the documents of the folder and D the numbers of a vector.
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import struct
 import subprocess
 import sys
@@ -63,8 +65,10 @@ METRICS = {0: "inner product", 1: "L2"}
 HEADER = struct.Struct("<4siqqq?i")  # kind, numbers of a vector, vectors, two unused, is trained, metric
 WIDEST = 1 << 16  # numbers of a vector
 SPARE = 4 << 30  # bytes of memory that the check may take beside four times the file
-SECONDS = 60.0  # of the check, and one more for each MB_A_SECOND
+SECONDS = 60  # of processor time for the check, and one more for each MB_A_SECOND
 MB_A_SECOND = 20
+PATIENCE = 20  # times as long it may take on a machine that is busy
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread more would take memory
 
 
 class Header(NamedTuple):
@@ -271,19 +275,30 @@ def check(path: Path) -> None:
     import faiss
 
     faults: list[str] = []
+    size = path.stat().st_size
+    memory, seconds = 4 * size + SPARE, SECONDS + size // (MB_A_SECOND * 1_000_000)
 
     def is_sound() -> bool:
-        size = path.stat().st_size
-        limits = [str(4 * size + SPARE), str(SECONDS + size / 1e6 / MB_A_SECOND)]
-        command = [sys.executable, "-m", "rerank_plugin.indexes.faiss_check", str(path.absolute()), *limits]
+        command = [sys.executable, "-m", "rerank_plugin.indexes.faiss_check", str(path.absolute()), f"{memory}"]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=float(limits[1]) * 4)
+            done = subprocess.run(
+                [*command, f"{seconds}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PATIENCE * seconds,
+                env=os.environ | ONE_THREAD,
+            )
         except subprocess.TimeoutExpired:
-            faults.append("reading it takes too long")
-            return False
+            raise InputError(
+                f"{path} is not read: its check took {PATIENCE * seconds:,} seconds, though not {seconds:,} of "
+                "processor time: this machine is too busy, try again"
+            ) from None
         if done.returncode:
             lines = done.stdout.decode(errors="replace").splitlines()
-            faults.append(lines[-1] if lines else f"reading it ended the process ({done.returncode})")
+            ended = f"reading it ended the process ({done.returncode})"
+            if done.returncode == -signal.SIGXCPU:
+                ended = f"reading it takes more than {seconds:,} seconds of processor time"
+            faults.append(lines[-1] if lines else ended)
         return not faults
 
     if not passed([path], is_sound, "faiss", faiss.__version__):

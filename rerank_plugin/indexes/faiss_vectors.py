@@ -16,7 +16,8 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.indexes.faiss_gpu import CAGRA, FAISS, MOST, Place, check_gpu, placed, reason
-from rerank_plugin.indexes.vector_store import Fitting, VectorStore
+from rerank_plugin.indexes.vector_search import Fits, Hits, Queries, VectorSearch
+from rerank_plugin.indexes.vector_store import VectorStore
 from rerank_plugin.kernels.quantization import QuantizedQueries
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ MORE = 16  # documents found beyond those asked for: single precision may exchan
 ITOPK = 32  # the list of a search by CAGRA is a multiple of it
 
 
-class FaissVectors:
+class FaissVectors(VectorSearch):
     """The vectors of a store in a Faiss index.
 
     Args:
@@ -53,24 +54,7 @@ class FaissVectors:
         self.engine = engine
         log.info("%s searches %d vectors on %s", engine, len(store), place.device)
 
-    def search(
-        self,
-        query: np.ndarray | QuantizedQueries,
-        count: int,
-        fits: np.ndarray | Fitting | None = None,
-        probes: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The best ``count`` documents for a query, as of :meth:`VectorStore.search`; ``probes`` is the store's."""
-        return self.search_many(query, count, fits, probes)[0]
-
-    def search_many(
-        self,
-        queries: np.ndarray | QuantizedQueries,
-        count: int,
-        fits: np.ndarray | Fitting | None = None,
-        probes: int | None = None,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """As :meth:`search` for each query of float32 [Q, E]."""
+    def search_many(self, queries: Queries, count: int, fits: Fits = None, probes: int | None = None) -> list[Hits]:
         import faiss
 
         quantized, fitting = self.store.quantize(queries), self.store.fitting(fits)
@@ -89,10 +73,7 @@ class FaissVectors:
             found = found[found >= 0]
             if fitting is not None:
                 found = np.intersect1d(found, fitting.positions)
-            rows = self.store.rows_at(found)
-            scores = self.store.scores(quantized.take([place]), rows, threads=1)
-            order = np.lexsort((rows, -scores))[:count]
-            hits.append((rows[order], scores[order]))
+            hits.append(self.store.best_of(quantized.take([place]), found, count))
         return hits
 
 

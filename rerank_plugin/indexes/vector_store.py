@@ -54,6 +54,7 @@ from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, addition, readin
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.indexes.rows import NO_ROWS, Rows
 from rerank_plugin.indexes.segment import Segment
+from rerank_plugin.indexes.vector_search import Fits, Fitting, Hits, Queries, VectorSearch, best_hits, merged_hits
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
 
@@ -101,26 +102,7 @@ class StorePart(NamedTuple):
     lists: np.ndarray
 
 
-class Fitting(NamedTuple):
-    """The documents that fit a filter.
-
-    Attributes:
-        positions: theirs in the whole store, int64 [n], increasing.
-        lists: where those of each list start among them, int64 [G, L + 1].
-        held: the number of documents in each list that fit, by which lists to read are chosen, int64 [L]; of the whole
-            collection, if the store is a part of it.
-    """
-
-    positions: np.ndarray
-    lists: np.ndarray
-    held: np.ndarray
-
-    def in_whole(self, held: np.ndarray) -> Fitting:
-        """These, read from the lists that the whole collection would read, with ``held`` of all its parts in sum."""
-        return self._replace(held=held)
-
-
-class VectorStore:
+class VectorStore(VectorSearch):
     """The codes of all documents of an index; see the module for the arrays. It is thread-safe.
 
     Args:
@@ -177,7 +159,7 @@ class VectorStore:
         """The number of lists, L."""
         return len(self.centroids.codes)
 
-    def quantize(self, queries: np.ndarray | QuantizedQueries) -> QuantizedQueries:
+    def quantize(self, queries: Queries) -> QuantizedQueries:
         """Queries float32 [Q, E], or one [E], as numbers that are compared with codes. Those already are are kept."""
         if isinstance(queries, QuantizedQueries):
             return queries
@@ -221,7 +203,7 @@ class VectorStore:
             rows[at] = self.places.of_segment(number, local)
         return rows
 
-    def scores(self, query: np.ndarray | QuantizedQueries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
+    def scores(self, query: Queries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of documents ``rows`` int64 [C] for a query, float32 [C]."""
         from rerank_plugin.kernels.quantized_products import scores
 
@@ -234,37 +216,19 @@ class VectorStore:
             found[at] = scores(part.codes, part.positions[local], quantized, threads)[0]
         return found
 
-    def search(
-        self,
-        query: np.ndarray | QuantizedQueries,
-        count: int,
-        fits: np.ndarray | Fitting | None = None,
-        probes: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The best ``count`` documents for a query: rows int64 [k] and scores float32 [k], ties by the lowest row.
-
-        Args:
-            query: float32 [E].
-            fits: which documents may be found, bool [R] or what :meth:`fitting` makes of it; by default all. `FLAT` or
-                fewer are all compared. Of more, lists are read until they hold as many of them as ``probes`` lists of
-                mean length hold documents, so that a filter costs no recall.
-            probes: lists to read; more are read where they hold fewer than ``count`` documents.
-        """
-        return self.search_many(query, count, fits, probes)[0]
+    def best_of(self, query: QuantizedQueries, positions: np.ndarray, count: int) -> Hits:
+        """The best ``count`` for a query of the documents at some positions, int64 [n], by their codes."""
+        rows = self.rows_at(positions)
+        return best_hits(rows, self.scores(query, rows, threads=1), count)
 
     def on(self, device: str, put: Callable[[VectorStore, str], Any]) -> Any:
         """What searches the vectors on a torch device, on which ``put`` puts them."""
         return put(self, device)
 
     def search_and_score(
-        self,
-        query: np.ndarray | QuantizedQueries,
-        count: int,
-        candidates: np.ndarray,
-        fits: np.ndarray | Fitting | None = None,
-        probes: int | None = None,
-        vectors: Any = None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        self, query: Queries, count: int, candidates: np.ndarray, fits: Fits = None, probes: int | None = None,
+        vectors: VectorSearch | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """As :meth:`search`, and behind it the rows and scores of those ``candidates`` int64 [C] that it does not find.
 
         Args:
@@ -274,14 +238,12 @@ class VectorStore:
         others = np.setdiff1d(candidates, rows)
         return rows, scores, others, self.scores(query, others)
 
-    def search_many(
-        self,
-        queries: np.ndarray | QuantizedQueries,
-        count: int,
-        fits: np.ndarray | Fitting | None = None,
-        probes: int | None = None,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """As :meth:`search` for each query of float32 [Q, E]; an exhaustive search reads the codes once for all."""
+    def search_many(self, queries: Queries, count: int, fits: Fits = None, probes: int | None = None) -> list[Hits]:
+        """As :meth:`search` for each query of float32 [Q, E]; an exhaustive search reads the codes once for all.
+
+        `FLAT` documents that fit, or fewer, are all compared. Of more, lists are read until they hold as many of them
+        as ``probes`` lists of mean length hold documents, so that a filter costs no recall.
+        """
         queries, fitting = self.quantize(queries), self.fitting(fits)
         held, lists = int(self.held.sum()), self.inverted_lists
         documents = held if fitting is None else int(fitting.held.sum())
@@ -308,13 +270,13 @@ class VectorStore:
 
     def _best(
         self, starts: np.ndarray, stops: np.ndarray, queries: QuantizedQueries, count: int, threads: int
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    ) -> list[Hits]:
         """The best documents for each query in ranges of positions, int64 [n], none of which is in two segments."""
         from rerank_plugin.kernels.quantized_products import best
 
         if len(self.parts) == 1 and self.places.places is None:
             return best(self.parts[0].codes, self.searched[0], starts, stops, queries, count, threads)
-        found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in queries.numbers]
+        found: list[list[Hits]] = [[] for _ in queries.numbers]
         numbers = np.searchsorted(self.places.starts, starts, "right") - 1
         for number in np.unique(numbers).tolist():
             at, first = numbers == number, self.places.starts[number]
@@ -347,7 +309,7 @@ class VectorStore:
                 return starts[some_held], stops[some_held]
             some *= 4
 
-    def fitting(self, fits: np.ndarray | Fitting | None) -> Fitting | None:
+    def fitting(self, fits: Fits) -> Fitting | None:
         """What a search needs to know of the documents that fit a filter, bool [R]: 8 bytes for each of them."""
         if fits is None or isinstance(fits, Fitting):
             return fits
@@ -370,15 +332,6 @@ class VectorStore:
         probed = self.search_many(queries, depth)
         shares = [np.isin(best, rows).mean() for (best, _), (rows, _) in zip(exact, probed)]
         return float(np.mean(shares))
-
-
-def merged_hits(parts: Sequence[tuple[np.ndarray, np.ndarray]], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The best ``count`` of the rows int64 [n] and scores float32 [n] of several parts, ties by the lowest row."""
-    if not parts:
-        return NO_ROWS, np.zeros(0, np.float32)
-    rows, scores = map(np.concatenate, zip(*parts))
-    order = np.lexsort((rows, -scores))[:count]
-    return rows[order], scores[order]
 
 
 @singledispatch  # an index whose vectors other processes have opens them there

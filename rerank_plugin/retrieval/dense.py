@@ -18,7 +18,7 @@ import logging
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,9 @@ from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.faiss_gpu import CAGRA, FAISS, ONE, Place
-from rerank_plugin.indexes.vector_store import Fitting, VectorStore, encode_command, open_store
+from rerank_plugin.indexes.vector_search import Fitting, VectorSearch
+from rerank_plugin.indexes.vector_store import encode_command, open_store
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
-
-if TYPE_CHECKING:
-    from rerank_plugin.indexes.device_vectors import DeviceVectors
-    from rerank_plugin.indexes.faiss_vectors import FaissVectors
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +195,7 @@ class DenseStage:
             encode = encode_command(index, config.checkpoint)
             raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
-        self.vectors: VectorStore | DeviceVectors | FaissVectors = store
+        self.vectors: VectorSearch = store
         self.live: Fitting | None = None  # of an index with deleted documents, which the store itself leaves out
         if config.device != "cpu" or config.engine is not None:
             self.vectors = self._on_engine()
@@ -206,7 +203,7 @@ class DenseStage:
                 self.live = store.fitting(self.forward.live)
         self.probes = store.inverted_lists if config.kind == FLAT else config.nprobe
 
-    def _on_engine(self) -> VectorStore | DeviceVectors | FaissVectors:
+    def _on_engine(self) -> VectorSearch:
         """What searches the vectors in the place of the store; the store itself, if that is on other machines."""
         config = self.config
         if config.engine in (None, TORCH):

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.filter_values import FilterValues
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
-from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.models import register
 from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
@@ -107,14 +105,18 @@ class ServedIndex:
         self.searcher = Searcher(self.index)  # for similar documents
         self.documents = StoredDocuments(self.index)
         self.first_stages: dict[str, FirstStage] = {}
+        self.unusable: dict[str, str] = {}  # why this index has no such first stage
+        settings = {"device": config.running.device, **config.stage_settings}
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
             stop_if_asked()
-            with suppress(InputError):  # the index lacks the data of this first stage
-                self.first_stages[stage] = configure(stage, {"device": config.running.device}).open(self.index)
+            configured = configure(stage, settings)
+            try:
+                self.first_stages[stage] = configured.open(self.index)
+            except InputError as error:  # it lacks the data of this stage, or a setting asks too much
+                self.unusable[stage] = str(error)
+                log.log(logging.WARNING if config.stage_settings else logging.INFO, "index %s: %s", name, error)
         if config.first_stage_name not in self.first_stages:
-            shared = {"device": config.running.device, **asdict(config.query_vectors)}
-            configured = configure(config.first_stage, shared)
-            self.first_stages[config.first_stage_name] = configured.open(self.index)
+            self.first_stages[config.first_stage_name] = configure(config.first_stage, settings).open(self.index)
         self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
         self.rerankers: dict[str, ServedReranker] = {}
         by_spec: dict[str, ServedReranker] = {}  # a reranker under several names is loaded once
@@ -158,8 +160,8 @@ class ServedIndex:
         first_stage = self.first_stages.get(stage)
         if first_stage is None:
             known = ", ".join(self.first_stages)
-            hint = f"; hybrid needs: {encode_command(self.index, ENCODER)}" if stage.startswith("hybrid") else ""
-            raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{hint}", "first_stage")
+            why = f"; {self.unusable[stage]}" if stage in self.unusable else ""
+            raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{why}", "first_stage")
         if settings:
             names, field = ", ".join(settings), next(iter(settings))
             if (configured := getattr(first_stage, "configured", None)) is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.retrieval.query_vectors import QueryVectorsConfig
 
 NO_RERANKER = "none"  # the name of the first stage's order
 
@@ -23,7 +24,7 @@ class ServiceConfig:
         rerankers: arguments of `Reranker.load` by served name; the first is the default. Without one, searches keep the
             first stage's order.
         running: options for running rerankers.
-        query_vectors: how queries become vectors for a first stage ``faiss:FOLDER``.
+        stage_settings: settings of first stages by the names of ``search``'s options, such as ``dense_engine``.
         host: address to listen on.
         token: token that clients send as ``Authorization: Bearer`` or ``X-API-Key``; empty for none.
         origins: origins whose pages may call the service (CORS).
@@ -38,7 +39,7 @@ class ServiceConfig:
     indexes: dict[str, str] = field(default_factory=dict)
     rerankers: dict[str, str] = field(default_factory=dict)
     running: RerankerOptions = RerankerOptions()
-    query_vectors: QueryVectorsConfig = QueryVectorsConfig()
+    stage_settings: Mapping[str, Any] = field(default_factory=dict)
     host: str = "127.0.0.1"
     token: str = ""
     origins: tuple[str, ...] = ()

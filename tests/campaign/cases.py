@@ -300,7 +300,9 @@ class Campaign:
             answered = self.children.ask(**request)
             entries = [json.loads(line) for line in answered["out"].splitlines() if line.startswith("{")]
             if not entries or entries[0]["status"] != 0:
-                raise RuntimeError(f"{target.name}: the undamaged files cannot be read: {entries or answered['err']}")
+                late = answered["status"] is None and f"no answer in {request['longest']} seconds of processor time"
+                why = late or entries or f"status {answered['status']}: {answered['err']}"
+                raise RuntimeError(f"{target.name}: the undamaged files cannot be read: {why}")
             resealed = {number: sealed for number, _, sealed in open_ones}
             trying = None
             for entry in entries:

@@ -30,7 +30,8 @@ MODULES = (
 )  # fmt: skip
 LIMITS = {"files": resource.RLIMIT_NOFILE, "file_size": resource.RLIMIT_FSIZE, "memory": resource.RLIMIT_AS}
 HELD = 1.0  # seconds between two looks, beyond which this process was held
-LONGEST = 60.0  # seconds, after which a command counts as hanging
+LONGEST = 60.0  # seconds of processor time without a sign, after which a command counts as hanging
+PATIENCE = 10  # times as long by the clock: a command that waits for ever takes no processor time
 
 
 def run_command(argv):
@@ -101,6 +102,16 @@ def _child(request, steps, files):
             os._exit(status)
 
 
+def processor_seconds(group):
+    """The processor time of the processes of a group, and of their children that have ended."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            of_group, *rest = path.read_text().rpartition(")")[2].split()[2:]
+            ticks += sum(map(int, rest[8:12])) if int(of_group) == group else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def answer(request, scratch):
     """Fork a child for a request, wait for it or kill it, and describe how it ended."""
     steps = Steps()
@@ -112,7 +123,7 @@ def answer(request, scratch):
         _child(request, steps, files)
     ended, code, sent = False, 0, []
     plan = sorted(request.get("signals", []))  # [seconds, number]
-    last_sign, size, now = started, 0, started
+    last_sign, size, now, used = started, 0, started, 0.0
     while not ended:
         pid, code, usage = os.wait4(child, os.WNOHANG)
         before, now = now, time.monotonic()
@@ -123,13 +134,15 @@ def answer(request, scratch):
             os.kill(child, number)
             sent.append(number)
         if (found := os.fstat(files[1]).st_size) != size:  # a damage more was tried
-            last_sign, size = now, found
-        if not ended and now - last_sign > longest:
+            last_sign, size, used = now, found, processor_seconds(child)
+        silent = now - last_sign
+        hangs = silent > longest and (silent > PATIENCE * longest or processor_seconds(child) - used > longest)
+        if not ended and hangs:
             os.kill(child, signal.SIGABRT if request.get("dump") else signal.SIGKILL)
             pid, code, usage = os.wait4(child, 0)
             ended, code = True, None
         if not ended:
-            time.sleep(0.005)
+            time.sleep(0.005 if silent < longest else min(longest, 1))
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # whatever it started
     for file in files:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from rerank_plugin.indexes.faiss_folder import EXPORT
 from tests.campaign.damages import FAISS
 
 SEARCH = "search --index in/index --queries in/queries.tsv --output made.run"
@@ -214,6 +215,7 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
         run("index --encode ktrel --index encoded --judged in/sample:train")
         for name, factory in FAISS.items():
             run(f"index --export-faiss ktrel --index encoded --output {name} --factory {factory}")
+            (folder / name / EXPORT.description).unlink()  # Pyserini writes no checksums
         shutil.copytree(folder / "encoded", folder / "encoded-updated")
         for line in (ADD, DELETE):
             run(line.replace("--index made", "--index encoded-updated"))

@@ -65,7 +65,7 @@ TARGETS = (
         Target(
             f"Faiss index {name}",
             name,
-            f"search --index in/encoded --first-stage faiss:made {READ}",
+            f"search --index in/encoded --first-stage faiss:made --query-encoder ktrel {READ}",
             ours=False,
             only="index",
         )

@@ -67,7 +67,7 @@ def test_a_kill_at_a_step_is_one(children, tmp_path, small):
 def test_faults_are_seen(children, tmp_path):
     done = children.ask(folder=tmp_path, argv=["no-such-command"])
     assert trouble(done)[0].startswith("traceback")
-    hung = children.ask(folder=tmp_path, argv=["fuse", "/dev/stdin", "/dev/stdin"], signals=[[0, 19]], longest=1)
+    hung = children.ask(folder=tmp_path, argv=["fuse", "/dev/stdin", "/dev/stdin"], signals=[[0, 19]], longest=0.1)
     assert hung["status"] is None and trouble(hung) == ["hangs for a minute"]
     refused = {"status": 2, "err": "error: no run\n", "sent": []}
     assert not trouble(refused) and trouble({**refused, "err": ""}) and trouble({**refused, "status": 1})

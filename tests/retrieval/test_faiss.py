@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rerank_plugin import Reranker, Searcher, read_run, search, update_index
+from rerank_plugin import Reranker, Searcher, read_run, search, serve, update_index
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
@@ -25,6 +25,8 @@ from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.retrieval.query_vectors import FolderEncoder, QueryVectorsConfig
 from rerank_plugin.retrieval.register import configure
+from rerank_plugin.service.errors import RequestError
+from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 
@@ -258,10 +260,15 @@ def test_faiss_searches_the_stored_vectors(index_folder, tmp_path):
     (deleted,) = configure("dense:ktrel").open(Index(folder)).search(query, 1).ids
     index = update_index(folder, delete=[deleted])
     assert deleted not in FaissConfig(folder=str(tmp_path / "f")).open(index).search(query, len(index)).ids
+    served = ["--index", f"i={folder}", "--reranker", "docid", "--dense-engine", "faiss"]
+    config = serve._config(serve.arguments().parse_args(served))
     for stage in ("dense:ktrel", "hybrid"):
-        found = configure(stage, {"dense_engine": "faiss"}).open(index).search(query, 10)
+        found = configure(stage, config.stage_settings).open(index).search(query, 10)
         expected = configure(stage).open(index).search(query, 10)
         assert found.ids == expected.ids and found.first_stage_scores.tobytes() == expected.first_stage_scores.tobytes()
+    opened = ServedIndex("i", str(folder), replace(config, stage_settings={"dense_engine": "cagra"}))
+    with pytest.raises(RequestError, match="unknown first stage 'hybrid'.*cagra needs a GPU"):
+        opened.candidates(query, "hybrid", 10)
     for options, message in (
         ({"device": "cuda", "dense_engine": "faiss"}, "searches on CPUs only"),
         ({"dense_engine": "cagra"}, "cagra needs a GPU"),
@@ -319,6 +326,13 @@ def test_numbers_that_a_search_follows_are_checked(tmp_path):
     for folder in ("graph", "lists"):
         with pytest.raises(InputError, match="is damaged, or no Faiss index that can be read safely"):
             faiss_folder.check(tmp_path / folder / "index")
+
+
+def test_a_busy_machine_is_no_damage(tmp_path, monkeypatch):
+    write(tmp_path / "f", "Flat", ["1", "2"])
+    monkeypatch.setattr(faiss_folder, "PATIENCE", 0)
+    with pytest.raises(InputError, match="is not read: its check took 0 seconds, though not 60 of processor time"):
+        FaissFolder(tmp_path / "f")
 
 
 def test_a_folder_that_is_none(tmp_path):
