@@ -109,12 +109,17 @@ class Commands:
     def __exit__(self, *_):
         self.process.communicate()
 
+    def attempt(self, line):
+        """Run a command, as a text without quotes or as its words, whether or not it fails; as `attempt`."""
+        words = line.split() if isinstance(line, str) else line
+        print(json.dumps([*map(str, words)]), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        assert answer, f"{words[0]} ended its process"
+        return json.loads(answer)
+
     def run(self, name, *arguments, status=0):
         """Run ``python -m rerank_plugin.NAME``; its stdout, or its stderr if it should fail."""
-        print(json.dumps([name, *map(str, arguments)]), file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        assert answer, f"{name} ended its process"
-        found, out, err = json.loads(answer)
+        found, out, err = self.attempt([name, *arguments])
         assert found == status, out + err
         return err if status else out
 

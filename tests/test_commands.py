@@ -28,8 +28,8 @@ def workspace(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def command(workspace):
-    """Runs command lines in one process over an index of the sample, word vectors and a trained Delta-32-Lex3."""
+def commands(workspace):
+    """A process over an index of the sample, word vectors and a trained Delta-32-Lex3."""
     with Commands(workspace) as process:
         output = process.line("index --corpus sample --index index")
         assert "1,500 documents" in output and "documents per second" in output
@@ -37,7 +37,13 @@ def command(workspace):
         assert "best epoch" in process.line(f"{TRAIN} --output delta")
         process.line("search --index index --queries sample:test --output bm25.run")
         process.line("search --index index --queries sample:test --reranker delta:delta --output delta.run")
-        yield process.line
+        yield process
+
+
+@pytest.fixture
+def command(commands):
+    """Runs command lines in this process."""
+    return commands.line
 
 
 def test_a_trained_delta_is_better_than_bm25_on_held_out_queries(command):
@@ -136,7 +142,7 @@ class Reranker:
 """
 
 
-def test_an_interrupted_search_is_resumed(workspace, command):
+def test_an_interrupted_search_is_resumed(workspace, commands, command):
     search = "search --index index --queries sample:test --reranker my_rerankers.interrupting:Reranker --output my.run"
     package = workspace / "my_rerankers"
     package.mkdir()
@@ -146,10 +152,10 @@ def test_an_interrupted_search_is_resumed(workspace, command):
     assert not (workspace / "my.run").exists()
     (package / "interrupting.py").write_text(RERANKER.format(stop=0, factor=1))
     assert "depth was 500 and is 9" in command(f"{search} --resume --depth 9", status=2)
-    status, _, err = attempt(workspace, f"{search} --resume")
+    status, _, err = commands.attempt(f"{search} --resume")
     assert status == 0 and "5 of 40 queries were finished before" in err
     resumed = (workspace / "my.run").read_text()
-    assert attempt(workspace, f"{search} --overwrite")[0] == 0
+    command(f"{search} --overwrite")
     assert (workspace / "my.run").read_text() == resumed
 
 
@@ -204,12 +210,12 @@ END</PubmedArticleSet>
 """
 
 
-def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace, command):
+def test_pubmed_files_are_indexed_and_the_last_version_is_found(workspace, commands, command):
     (workspace / "pubmed").mkdir()
     for name, word, end in (("a", "First", ""), ("b", "Second", ""), ("c", "Third", "<broken>")):
         with gzip.open(workspace / "pubmed" / f"{name}.xml.gz", "wt") as file:
             file.write(PUBMED.replace("WORD", word).replace("END", end))
-    status, out, err = attempt(workspace, "index --corpus pubmed --index pubmed-index")
+    status, out, err = commands.attempt("index --corpus pubmed --index pubmed-index")
     assert status == 0 and "2 documents" in out
     assert "malformed XML" in err and "c.xml.gz" in err
     output = command(["search", "--index", "pubmed-index", "--query", "BRCA1 10(-6)"])
@@ -265,37 +271,36 @@ def start_index(workspace, name):
     return process
 
 
-def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, command):
+def test_a_query_of_unknown_words_is_ranked_by_the_first_stage(workspace, commands, command):
     """Each of these words stands in one document only, so Lucene finds it and the model has no vector for it."""
     index = Index(workspace / "index")
     rare = np.flatnonzero(np.asarray(index.forward.document_frequency["text"]) == 1)
     words = [word for word in index.forward.terms.take(rare) if word.isascii() and word.isalpha() and len(word) > 6]
     (workspace / "rare.tsv").write_text(f"q1\t{' '.join(words[:3])}\n")
     command("search --index index --queries rare.tsv --output rare-bm25.run --tag t")
-    status, _, err = attempt(
-        workspace, "search --index index --queries rare.tsv --output rare.run --tag t --reranker ./delta"
-    )
+    line = "search --index index --queries rare.tsv --output rare.run --tag t --reranker ./delta"
+    status, _, err = commands.attempt(line)
     assert status == 0 and "knows none of its words" in err
     assert (workspace / "rare.run").read_text() == (workspace / "rare-bm25.run").read_text()
 
 
-def test_notes_on_queries_are_one_line_a_run(workspace, command):
+def test_notes_on_queries_are_one_line_a_run(workspace, commands):
     (workspace / "noted.tsv").write_text("q1\taspirin AND stroke\nq2\taspirin\nq3\tstroke[ti]\n")
     note = "AND, OR, NOT, quotes, wildcards and field tags are read as words"
-    _, _, err = attempt(workspace, "search --index index --query stroke[ti]")
+    _, _, err = commands.attempt("search --index index --query stroke[ti]")
     assert err.startswith("read as stroke[ti]: ") and err.count("\n") == 1
-    _, out, err = attempt(workspace, "search --index index --query stroke[ti] --query-syntax plain")
+    _, out, err = commands.attempt("search --index index --query stroke[ti] --query-syntax plain")
     assert err.splitlines() == [f"'stroke[ti]': {note}"] and note not in out
-    _, _, err = attempt(workspace, "search --index index --queries noted.tsv --output noted.run")
+    _, _, err = commands.attempt("search --index index --queries noted.tsv --output noted.run")
     assert f"2 of 3 queries, as 'aspirin AND stroke': {note}" in err.splitlines()
 
 
-def test_problems_are_counted_and_strict_stops(workspace, command):
+def test_problems_are_counted_and_strict_stops(workspace, commands):
     good = json.dumps({"_id": "d1", "title": "Aspirin", "text": "in trials"})
     empty = json.dumps({"_id": "d2", "title": "", "text": ""})
     (workspace / "corpus.jsonl").write_text(f"{good}\n{good}\n{empty}\n{{broken\n")
-    status, out, err = attempt(workspace, "index --corpus corpus.jsonl --index small")
+    status, out, err = commands.attempt("index --corpus corpus.jsonl --index small")
     assert status == 0 and "1 documents" in out
     assert "duplicate id" in err and "empty document" in err and "bad JSON line" in err and "corpus.jsonl:4" in err
-    assert command("index --corpus corpus.jsonl --index strict --strict", status=2)
+    commands.line("index --corpus corpus.jsonl --index strict --strict", status=2)
     assert not (workspace / "strict").exists() and not list(workspace.glob(".strict*"))

@@ -29,16 +29,17 @@ def twins(tmp_path_factory):
     return folder / "single", folder / "sharded"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address():
-    """The address of a Ray cluster of two nodes on this machine, for the tests of all files."""
+    """The address of a Ray cluster of two nodes on this machine, for the tests of this folder: it is never idle."""
     pytest.importorskip("ray", reason="Ray is not installed")
     from ray.cluster_utils import Cluster
 
     from rerank_plugin.cluster.connection import disconnect
 
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    head = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
     nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
     yield nodes.address
     disconnect()
