@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -137,6 +138,7 @@ class HybridStage:
     """The hybrid over an index. It is thread-safe; an `InputError` if the index holds no encodings by the encoder."""
 
     filters = True
+    settings = ("expand",)  # of `configured`, for one search
 
     def __init__(self, index, config: HybridConfig):
         self.forward, self.config, self.name = index.forward, config, config.name
@@ -153,6 +155,12 @@ class HybridStage:
             encoder = by_adapted.encoder
             vectors, dimension = encoder.reranker.model.stored_arrays()["words.embeddings"], encoder.spaces.widths[0]
             self.matches = VectorFeatures(["vector_matches"], vectors, dimension)  # of the encoder's own space
+
+    def configured(self, expand: str) -> HybridStage:
+        """This first stage with another expansion of words, over what it has open; errors as of `LuceneConfig`."""
+        configured = copy(self)
+        configured.config, configured.words = replace(self.config, expand=expand), self.words.configured(expand=expand)
+        return configured
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The best ``depth`` of the fused documents."""

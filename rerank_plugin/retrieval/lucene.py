@@ -102,6 +102,7 @@ class LuceneFirstStage:
     """
 
     filters = True
+    settings = ("k1", "b", "field", "expand")  # of `configured`, for one search
 
     def __init__(self, index: Index, config: LuceneConfig):
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name

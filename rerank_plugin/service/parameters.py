@@ -133,6 +133,11 @@ class SearchParameters(DocumentForm, QuerySyntax):
     field: Literal["contents", "title", "abstract"] | None = Field(
         default=None, description="Field that Lucene searches."
     )
+    expand: str | None = Field(
+        default=None,
+        max_length=100,
+        description="What else words find, with commas: spellings, phrases, subjects, mesh (where the index has MeSH).",
+    )
 
 
 class SimilarParameters(DocumentForm):

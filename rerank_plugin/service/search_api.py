@@ -44,7 +44,7 @@ from rerank_plugin.service.state import Service, get_service
 router = APIRouter(prefix="/v1", tags=["search"])
 T = TypeVar("T")
 Rearranged = Callable[["Search", Ranking], Ranking] | None
-LUCENE_SETTINGS = ("k1", "b", "field")
+SETTINGS = ("k1", "b", "field", "expand")  # of first stages
 ERRORS = error_responses(400, 401, 404, 429, 503)
 
 
@@ -195,7 +195,7 @@ class Search:
         self.reading = self.index.read(self.query, parameters, by_date)
         if self.reading.matches is None:
             _check_last(parameters, self.depth)
-        settings = {name: value for name in LUCENE_SETTINGS if (value := getattr(self.parameters, name)) is not None}
+        settings = {name: value for name in SETTINGS if (value := getattr(self.parameters, name)) is not None}
         entire = parameters.depth is None
         self.candidates = self.index.candidates(self.reading.query, self.stage, self.depth, settings, entire)
         if self.reading.matches is not None and entire:

@@ -150,7 +150,7 @@ class ServedIndex:
         settings: dict[str, Any] | None = None,
         entire_sets: bool = True,
     ) -> Candidates:
-        """The candidates of a query; ``settings`` are settings of Lucene's first stages, such as ``k1``.
+        """The candidates of a query; ``settings`` are those of a first stage that a request may set, such as ``k1``.
 
         ``entire_sets`` is as of `OpenPipeline`.
 
@@ -163,11 +163,12 @@ class ServedIndex:
             why = f"; {self.unusable[stage]}" if stage in self.unusable else ""
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{why}", "first_stage")
         if settings:
-            names, field = ", ".join(settings), next(iter(settings))
-            if (configured := getattr(first_stage, "configured", None)) is None:
-                raise RequestError(400, f"{stage} has no {names}: use them with {', '.join(NAMES)}", field)
-            with field_errors(field):
-                first_stage = configured(**settings)
+            if unknown := [name for name in settings if name not in getattr(first_stage, "settings", ())]:
+                having = [name for name, one in self.first_stages.items() if unknown[0] in getattr(one, "settings", ())]
+                message = f"{stage} has no {', '.join(unknown)}: use a first stage that has, {', '.join(having)}"
+                raise RequestError(400, message, unknown[0])
+            with field_errors(next(iter(settings))):
+                first_stage = first_stage.configured(**settings)
         with field_errors("filter"):
             return OpenPipeline(self.index, first_stage, depth, entire_sets=entire_sets).candidates(query)
 

@@ -150,3 +150,12 @@ def test_lists_are_searched_like_the_whole_collection(encoded, tmp_path, monkeyp
     union = sorted({*alone.rows.tolist(), *words.rows.tolist()}, key=lambda row: -scores[row])
     assert near.rows.tolist() == union[:4] and near.first_stage_scores.tolist() == [scores[row] for row in union[:4]]
     assert len(stage.search(QUERY, 4)) == 4
+
+
+def test_a_search_may_expand_words_as_another_hybrid_would(encoded):
+    query = Query("q", "heart-attack")
+    stage, fresh = configure("hybrid").open(encoded), configure("hybrid", {"expand": "phrases"}).open(encoded)
+    expanded, expected = stage.configured(expand="phrases").search(query, 20), fresh.search(query, 20)
+    assert np.array_equal(expanded.rows, expected.rows)
+    assert np.array_equal(expanded.first_stage_scores, expected.first_stage_scores)
+    assert not np.array_equal(stage.search(query, 20).first_stage_scores, expected.first_stage_scores)

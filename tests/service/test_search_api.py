@@ -60,6 +60,14 @@ def test_the_first_stage_alone_and_its_settings(service, index):
     assert not answer["reranked"] and answer["reranker"] == "none"
 
 
+def test_words_find_more_where_a_request_asks_for_it(service, index):
+    parameters = {"query": "heart-attack", "reranker": "none", "expand": "phrases"}
+    found = ids_and_scores(get(service, "/v1/small/search", **parameters))
+    with rp.Searcher(index, first_stage=LuceneConfig(expand="phrases")) as phrases, rp.Searcher(index) as words:
+        hits, without = phrases.search("heart-attack"), words.search("heart-attack")
+    assert found == [(hit.docid, hit.score) for hit in hits] != [(hit.docid, hit.score) for hit in without]
+
+
 def test_a_cascade_of_rerankers(service, index):
     parameters = {"query": "cancer women", "reranker": "titles,delta@3"}
     answer = get(service, "/v1/small/search", **parameters)
@@ -116,6 +124,8 @@ def test_highlights_count_code_points_and_compare_stems(service):
         ("/v1/small/search", {"query": "a", "first_stage": "x"}, 400, "first_stage"),
         ("/v1/small/search", {"query": "a", "k1": 1, "first_stage": "hybrid"}, 400, "first_stage"),
         ("/v1/small/search", {"query": "a", "k1": "nan"}, 400, "k1"),
+        ("/v1/small/search", {"query": "a", "expand": "x"}, 400, "expand"),
+        ("/v1/small/search", {"query": "a", "expand": "mesh"}, 400, "expand"),
         ("/v1/small/search", {"query": "a", "filter": "year:x"}, 400, "filter"),
         ("/v1/small/search", {"query": "a", "filter": "journal:x"}, 400, "filter"),
         ("/v1/small/search", {"query": "a", "colour": "red"}, 400, "colour"),

@@ -15,6 +15,10 @@ import { addressOf, asked, fromAddress, toAddress } from "./state.js";
 const wide = matchMedia("(min-width: 60rem)");
 const NAME = "rerank_plugin";
 const DEPTH = 500; // of the service, until an answer says its own
+const EXPANSIONS = {
+  "": "themselves", spellings: "other spellings", phrases: "names with hyphens as phrases", "spellings,phrases": "spellings and phrases",
+  subjects: "headings and keywords", mesh: "names of MeSH headings",
+};
 const SORTS = { score: "Best match", date: "Newest first", like: "Like the included" };
 let service, state, controller, retryTimer;
 let answers = {}; // by side; the list's is ""
@@ -77,6 +81,7 @@ function fillForm() {
   byId("choose-index").hidden = service.indexes.length < 2;
   setOptions(byId("stage"), index.first_stages, state.stage);
   setOptions(byId("reranker"), [...new Set(["none", ...index.rerankers, state.reranker])], state.reranker, (name) => (name === "none" ? "no reranker" : name));
+  setOptions(byId("expand"), Object.keys({ ...EXPANSIONS, [state.expand]: "" }), state.expand, (name) => EXPANSIONS[name] ?? name);
   const sorts = Object.keys(SORTS).filter((name) => (name === "date" ? index.fields.includes("year") : name === "score" || state.screen === "undecided"));
   setOptions(byId("sort"), sorts, sorts.includes(state.sort) ? state.sort : "score", (name) => SORTS[name]);
   byId("sort").hidden = sorts.length < 2;
@@ -163,7 +168,7 @@ function listParameters() {
   const hits = Number(state.hits);
   const offset = state.screen === "undecided" ? 0 : (Number(state.page) - 1) * hits;
   const sort = state.sort === "like" ? "score" : state.sort;
-  return { ...asked(state), first_stage: state.stage, reranker: state.reranker, sort, hits: Math.max(1, Math.min(hits, depth - offset)), offset };
+  return { ...asked(state), first_stage: state.stage, reranker: state.reranker, expand: state.expand, sort, hits: Math.max(1, Math.min(hits, depth - offset)), offset };
 }
 
 /** Search and show the list; returns its answer under the name of no side. */
@@ -274,7 +279,7 @@ byId("search").addEventListener("submit", (event) => {
   submit();
 });
 byId("index").addEventListener("change", () => go({ index: byId("index").value, stage: "", reranker: "", left: "", right: "", filter: [], sort: "score", screen: "" }));
-for (const name of ["stage", "reranker", "hits", "sort"])
+for (const name of ["stage", "reranker", "expand", "hits", "sort"])
   byId(name).addEventListener("change", () => go({ [name]: byId(name).value }));
 byId("rank").addEventListener("change", () => go({ rank: byId("rank").value.trim() }));
 byId("screen").addEventListener("click", () => go({ screen: state.screen ? "" : "undecided", sort: state.sort === "like" ? "score" : state.sort }));

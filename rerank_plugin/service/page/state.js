@@ -2,12 +2,12 @@
 
 /** What an address may hold, with its defaults:
  * index, query, syntax, rank: what is searched, how the query is read, the text that ranks it;
- * stage, reranker: the ranking of the list (by default the index's recommended one); left, right: those of a comparison,
+ * stage, reranker: the ranking of the list (by default the index's recommended one); expand: what else its words find; left, right: those of a comparison,
  * `bm25` or `bm25,delta`; view: empty for the list, or `compare`;
  * sort, page, hits: order, page and its length; screen: empty, or which documents of a screening are listed;
  * doc, side: the open document, and the side of the comparison that explains it. */
 const DEFAULTS = {
-  index: "", query: "", syntax: "pubmed", rank: "", stage: "", reranker: "", view: "", left: "", right: "", sort: "score",
+  index: "", query: "", syntax: "pubmed", rank: "", stage: "", reranker: "", expand: "", view: "", left: "", right: "", sort: "score",
   page: "1", hits: "20", screen: "", doc: "", side: "",
 };
 
