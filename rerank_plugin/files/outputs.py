@@ -11,6 +11,8 @@ The rules, for every command:
 * Folders are exchanged atomically if the system supports it (Linux). Otherwise the old one is first moved aside under a
   known name; if the process dies between the two renames, `restore_interrupted` moves it back.
 * A device or a pipe is written to, never replaced; ``-`` is stdout.
+* What has its final name is on the disk (`sync`): first files, then their folders, then the rename, then the folder of
+  the name, and only then is what it replaces removed. A loss of power leaves the old output or the new one.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -42,6 +45,7 @@ ASIDE = "replaced"  # the end of an old folder's name between the two renames
 TEMPORARY = re.compile(rf"\.(.+){re.escape(MARK)}([0-9a-f]{{8}}|{ASIDE})")
 STDOUT = ("-", "/dev/stdout")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+AT_ONCE = 16  # files that are synced: the file system then writes its journal once for many
 
 
 class OutputLockedError(InputError):
@@ -220,7 +224,33 @@ def replacing_folder(folder: str | Path, kind: FolderKind, overwrite: bool = Fal
             raise
         check_free(target, kind, overwrite)
         with writing_to(folder):
+            sync([*writing.rglob("*"), writing])
             _put_in_place(writing, target)
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Have files and folders on the disk: the files, then the folders, each before the one that it is in."""
+    folders, files = list[Path](), list[Path]()
+    for path in paths:
+        (folders if path.is_dir() else files).append(path)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(_sync, files))
+    for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:  # a folder that may be written but not listed
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems do so without for folders
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _share(folder: Path) -> None:
@@ -234,7 +264,9 @@ def _put_in_place(finished: Path, target: Path) -> None:
     """Rename a finished folder to ``target``, and remove the folder that was there."""
     if not target.is_dir():
         finished.rename(target)
+        _sync(target.parent)
     elif _exchange(finished, target):
+        _sync(target.parent)
         shutil.rmtree(finished)
     else:
         aside = _aside(target)
@@ -245,6 +277,7 @@ def _put_in_place(finished: Path, target: Path) -> None:
             except BaseException:
                 aside.rename(target)
                 raise
+            _sync(target.parent)
             shutil.rmtree(aside)
 
 
@@ -271,8 +304,11 @@ def replacing(path: str | Path, kind: FileKind, overwrite: bool = False) -> Iter
                     yield cast(BinaryIO, zipped)  # typeshed's GzipFile is a BufferedIOBase only
             else:
                 yield file
+            file.flush()
+            os.fsync(file.fileno())
         check_free(target, kind, overwrite)
         os.replace(temporary, target)
+        _sync(target.parent)
 
 
 @contextmanager

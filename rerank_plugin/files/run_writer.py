@@ -23,6 +23,7 @@ from rerank_plugin.files.outputs import (
     locked,
     open_locked,
     open_stream,
+    sync,
     writing_to,
 )
 from rerank_plugin.files.runs import JOURNAL, PART, RUN, encode, format_ranked
@@ -110,7 +111,9 @@ class RunWriter:
         if self._journal is not None and self._file is not None and not self.complete:
             with writing_to(self.path):
                 os.fsync(self._file.fileno())
-                os.replace(self.part, check_free(self.path, RUN, self.overwrite))  # while it is still locked
+                target = check_free(self.path, RUN, self.overwrite)
+                os.replace(self.part, target)  # while it is still locked
+                sync([target.parent])
             self.complete = True
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ from rerank_plugin.files.outputs import (
     locked,
     remove_leftovers,
     replacing,
+    sync,
     writing_to,
 )
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
@@ -287,7 +288,14 @@ class NextCommit:
         return joined
 
     def switch(self) -> None:
-        """Make this commit the current one, once it is described."""
+        """Make this commit the current one, once it is described; what it names is on the disk before."""
+        known = set() if self.before is None else self.before.description["files"].keys()
+        new = [self.folder / name for name in json.loads(self.written)["files"] if name not in known]
+        for addition in ADDITIONS:
+            new += (self.folder / addition / numbered(self.number)).rglob("*")
+        new = [self.folder / commit_file(self.number), *new]
+        folders = {folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}
+        sync({*new, *folders})
         with replacing(self.folder / DESCRIPTION, INNER, overwrite=True) as file:
             file.write(self.written)
 

@@ -27,7 +27,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.artifact import read_object
-from rerank_plugin.files.outputs import INNER, replacing, temporary_folder
+from rerank_plugin.files.outputs import INNER, replacing, sync, temporary_folder
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
@@ -265,6 +265,7 @@ class Trainer:
         name = f"{len(self.history)}.{TENSORS_FILE}"  # a new file, which the state names only once it is complete
         with temporary_folder(self.folder / name) as writing:  # safetensors leaves a file of its own when it is killed
             save_file(tensors, writing / name)
+            sync([writing / name])
             os.replace(writing / name, self.folder / name)
         state = {"settings": self.settings(), "tensors": name, "history": self.history}
         write(self.folder / STATE_FILE, json.dumps(state))

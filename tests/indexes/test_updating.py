@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -551,6 +552,43 @@ def test_a_kill_at_any_change_leaves_the_old_or_the_new_commit(tmp_path, kind, p
         shutil.rmtree(folder)
         changes += step
     assert changes > 20
+
+
+@pytest.mark.parametrize("update", [lambda folder: add(folder, document(5), document(30)), merge_index])
+def test_a_commit_is_on_the_disk_before_it_is_named_and_named_before_others_are_removed(tmp_path, monkeypatch, update):
+    """So a loss of power leaves the old commit or the new one. A folder that is changed later is synced later."""
+    other, folder = encoded.encoders(tmp_path, WORDS, monkeypatch).other, tmp_path / "index"
+    index = build(folder, [document(number) for number in range(12)])
+    encoded.encode(index, other, [document(0).id])
+    index.close()
+    add(folder, document(20))
+    state = lambda path: (os.stat(path).st_ino, os.stat(path).st_mtime_ns)  # noqa: E731
+    synced, steps = {state(path) for path in folder.rglob("*")}, []
+
+    def fsync(descriptor, fsync=os.fsync):
+        fsync(descriptor)
+        synced.add(state(descriptor))
+        if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            steps.append("folder")
+
+    def replace(source, target, replace=os.replace):
+        if os.path.basename(target) == "index.json":
+            description = json.loads(open(source, "rb").read())
+            own = [commit_file(description["number"]), *description["files"]]
+            named = {folder / name for name in own} | {*(folder / "encodings" / "000003").rglob("*")}
+            inner = {path for one in named for path in one.parents if folder in path.parents}
+            steps.append(
+                ("named", sorted(path for path in named | inner if state(path) not in synced), state(source) in synced)
+            )
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(Path, "unlink", lambda path, unlink=Path.unlink: (steps.append("removed"), unlink(path)))
+    update(folder)
+    at = steps.index(("named", [], True))
+    assert steps[at + 1] == "folder" and "removed" not in steps[:at] and "removed" in steps[at:]
+    assert (folder / "encodings/000003").is_dir()
 
 
 def test_a_kill_while_old_files_are_removed_leaves_a_whole_commit(tmp_path):
