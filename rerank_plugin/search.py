@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import DEPTH
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LIST, EXPORT_FORMATS = "list", ("ris", "nbib", "bibtex", "csv", "json")  # corpora.exports is too slow for --help
 LISTED = 10  # hits by default
-DEPTH = 500
 
 EXAMPLES = """examples:
   rerank-plugin search --index indexes/sample --query "heart attack aspirin" --reranker delta

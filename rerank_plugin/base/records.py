@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from rerank_plugin.base.filters import Filter
 
+DEPTH = 500  # candidates of a query, by default everywhere
+
 
 class Document(NamedTuple):
     """A title and an abstract, each possibly empty, under an external id.

@@ -134,8 +134,6 @@ class RemoteIndex(Index):
         folders = [self.folder / shard_folder(number) for number in range(len(self.description[SHARDS]))]
         self.answering = connect(folders, Commit(self.number, self.description[COMMIT]))
         self.frequencies: dict[tuple[str, str], tuple[int, int]] = {}
-        if self.answering.partial:
-            self.forward.lucene_numbers  # noqa: B018 (asked for while all shards answer)
 
     def close(self) -> None:
         self.answering.close()

@@ -200,13 +200,6 @@ class Shard:
     def words(self, rows: np.ndarray) -> Words:
         return gathered_words(self.forward, rows)
 
-    def rows(self) -> int:
-        """The number of rows."""
-        return len(self.forward)
-
-    def lucene_rows(self) -> np.ndarray:
-        return np.asarray(self.forward.lucene_rows)
-
     def stored(self, rows: np.ndarray) -> tuple[str | None, str | None]:
         """The stored fields ``raw`` and ``contents`` of one document, int64 [1]."""
         with self.lock:

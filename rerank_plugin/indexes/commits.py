@@ -5,7 +5,8 @@ sees them; what an interrupted update has left is removed by the next. Open inde
 their commit, which ends with their process. After the switch, and before the next update, the files of all commits that
 nobody has open are removed.
 
-No other module removes a file of an index.
+No other module removes a file that a commit names. Encodings, which a commit need not have, are also replaced by
+:mod:`rerank_plugin.retrieval.encoding`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,6 @@ BATCH = 1000  # ids that are read at once
 FOLDERS = (f"{COMMITS}/*", f"{SEGMENTS}/*", f"{SHARDS}/*/{SEGMENTS}/*", f"{SHARDS}/*/{REST}/*")
 
 
-Following = Callable[[], AbstractContextManager[Index]]  # opens a commit that is described, and then switches to it
-
-
 class NextCommit:
     """The commit after the current one of an index, or its first, while it is written.
 
@@ -86,6 +84,7 @@ class NextCommit:
         before: the current commit; None for a new index.
         shards: the number of shards of a new index; None for one that is not divided.
         knowledge: the knowledge base of the concepts of a new index.
+        check: raises an `InputError` if the folder was replaced meanwhile.
 
     Attributes:
         lucene: the Lucene index of each shard; empty for an index without any.
@@ -102,7 +101,9 @@ class NextCommit:
         before: Index | None = None,
         shards: int | None = None,
         knowledge: IndexKnowledge | None = None,
+        check: Callable[[], None] = lambda: None,
     ):
+        self.check = check
         self.folder, self.before, self.number = folder, before, 1 if before is None else before.number + 1
         self.own, self.shards, self.knowledge = f"{COMMITS}/{numbered(self.number)}", shards, knowledge
         self.described: dict[str, Any] = {}
@@ -151,13 +152,13 @@ class NextCommit:
     # Lucene
 
     def change_lucene(
-        self, gone: np.ndarray, additions: Mapping[int, tuple[Path, Segment]], metadata: Mapping[str, int]
+        self, gone: np.ndarray, new: Mapping[int, tuple[Path, Segment]], metadata: Mapping[str, int]
     ) -> None:
         """Delete documents from Lucene, and add those of other Lucene indexes.
 
         Args:
             gone: rows int64 [n].
-            additions: by shard the folder of a Lucene index, and the segment of the same documents.
+            new: by shard the folder of a Lucene index, and the segment of the same documents.
             metadata: the number of added documents with each field.
         """
         index = self.before
@@ -174,8 +175,8 @@ class NextCommit:
         for shard, update in enumerate(self.lucene):
             rows, local = deleted.get(shard, (NO_ROWS, NO_ROWS))
             added, folder = NO_ROWS, None
-            if shard in additions:
-                folder, segment = additions[shard]
+            if shard in new:
+                folder, segment = new[shard]
                 reader = open_reader(folder)
                 added = lucene_rows(segment.ids, reader, len(forward.places.of_shard(shard)))
                 update.counts = field_counts(reader, index.lucene_fields)
@@ -287,6 +288,15 @@ class NextCommit:
         (self.folder / commit_file(self.number)).write_bytes(self.written)
         return joined
 
+    @contextmanager
+    def switching(self) -> Iterator[Index]:
+        """The index of this commit, once it is described; at the end of the block it becomes the current one."""
+        assert self.before is not None, "an update is of an index"
+        with closing(self.before.of_next_commit(self.written)) as after:
+            yield after
+        self.check()
+        self.switch()
+
     def switch(self) -> None:
         """Make this commit the current one, once it is described; what it names is on the disk before."""
         known = set() if self.before is None else self.before.description["files"].keys()
@@ -316,8 +326,8 @@ def _concepts(parts: Sequence[Part], deleted: np.ndarray) -> int:
 
 
 @contextmanager
-def updating(folder: str | Path) -> Iterator[tuple[NextCommit, Following]]:
-    """The next commit of an index, for an update by this process alone, and what makes it the current one.
+def next_commit(folder: str | Path) -> Iterator[NextCommit]:
+    """The next commit of an index, which an update by this process alone describes and switches to.
 
     Raises:
         InputError: the index cannot be opened or written; as an `OutputLockedError` if another process updates it.
@@ -325,17 +335,12 @@ def updating(folder: str | Path) -> Iterator[tuple[NextCommit, Following]]:
     before = Index(folder)  # an InputError before anything is locked
     before.close()
     with _locked_index(folder) as (index, descriptor, real):
-        commit = NextCommit(index.folder, index)
 
-        @contextmanager
-        def following() -> Iterator[Index]:
-            with closing(index.following(commit.written)) as after:
-                yield after
+        def check() -> None:
             if not is_same_file(descriptor, real):
                 raise InputError(f"{index.folder} was replaced or removed while it was being updated: start again")
-            commit.switch()
 
-        yield commit, following
+        yield NextCommit(index.folder, index, check=check)
 
 
 @contextmanager
@@ -361,7 +366,7 @@ def adding_to(index: Index | None) -> Iterator[None]:
         index: None, and that of an update of this process, need no lock.
 
     Raises:
-        InputError: as `updating`; or the index was updated since it was opened.
+        InputError: as `next_commit`; or the index was updated since it was opened.
     """
     if index is None or index.is_written:
         yield

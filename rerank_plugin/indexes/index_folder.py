@@ -321,14 +321,14 @@ class Index:
         if (reader := self.__dict__.pop("_filter_reader", None)) is not None:
             reader.close()
 
-    def following(self, written: bytes) -> Index:
+    def of_next_commit(self, written: bytes) -> Index:
         """The index of a commit that is written, but not yet the current one, by its description."""
-        following = object.__new__(type(self))
-        following.folder, following._name, following._written = self.folder, self._name, written
-        following.description, following.tokenizer = json.loads(written), self.tokenizer
-        following._number, following.shard, following.is_written = following.number, None, True
-        following._lock()
-        return following
+        index = object.__new__(type(self))
+        index.folder, index._name, index._written = self.folder, self._name, written
+        index.description, index.tokenizer = json.loads(written), self.tokenizer
+        index._number, index.shard, index.is_written = index.number, None, True
+        index._lock()
+        return index
 
     def __reduce__(self) -> tuple[type[Index], tuple[str, int | None, int | None]]:
         """Pickle and copy it as its folder, which is opened again."""

@@ -50,7 +50,6 @@ SEGMENTS = "segments"  # the folder of the segments
 FIELDS = ("title", "abstract", "text")  # text is title + abstract: [D18]'s 'Text', Lucene's 'contents'
 TABLES = ("ids", "titles", "published", "terms")
 SEARCHABLE = ("ids", "terms")
-LENGTHS = ("title_lengths", *(f"unique_{field}" for field in FIELDS))
 NUMBERS = "numbers.npy"
 SAME_NUMBERS = np.zeros(0, np.uint32)
 CHUNK = 1 << 22  # tokens that are read at once

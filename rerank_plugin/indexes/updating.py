@@ -26,7 +26,7 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import temporary_folder
 from rerank_plugin.indexes.additions import Adapt, OpenEncoder, Renumbered, carry
 from rerank_plugin.indexes.building import BATCH, Batches, check_some, distinct_batches, write_part
-from rerank_plugin.indexes.commits import Following, NextCommit, updating
+from rerank_plugin.indexes.commits import NextCommit, next_commit
 from rerank_plugin.indexes.index_folder import APPLIED, Index
 from rerank_plugin.indexes.joining import Part
 from rerank_plugin.indexes.revisions import Revisions
@@ -65,14 +65,14 @@ def add(
         merge_small: whether to merge small segments where there are many.
 
     Raises:
-        InputError: as in `updating`; there is no document to add, and nothing is recorded; or the index was annotated
-            otherwise than this program annotates.
+        InputError: as in `next_commit`; there is no document to add, and nothing is recorded; or the index was
+            annotated otherwise than this program annotates.
     """
-    with updating(folder) as (commit, following), closing(Revisions(_open(commit), documents)) as revisions:
+    with next_commit(folder) as commit, closing(Revisions(_open(commit), documents)) as revisions:
         commit.entries |= {} if applied is None else {APPLIED: dict(applied)}
         current = revisions.current()
         if (first := next(current, None)) is None and (revisions.any or commit.entries):
-            return revisions.report(_delete(commit, following, revisions.withdrawn()))
+            return revisions.report(_delete(commit, revisions.withdrawn()))
         documents = chain(() if first is None else (first,), current)
         index, replaced = _open(commit), [NO_ROWS]
 
@@ -84,8 +84,8 @@ def add(
 
         knowledge = index.forward.knowledge
         annotator = None if knowledge is None else knowledge.new_annotator(threads)
-        metadata, additions, parts = Counter[str](), dict[int, tuple[Path, Segment]](), list[Part]()
-        with temporary_folder(index.folder / "addition") as temporary:
+        metadata, new, parts = Counter[str](), dict[int, tuple[Path, Segment]](), list[Part]()
+        with temporary_folder(index.folder / "added") as temporary:
             rows_of = _Division(temporary, commit.shards or 1)
             for shard, some in rows_of.divided(batches()):
                 lucene = temporary / f"lucene{shard}"
@@ -93,20 +93,23 @@ def add(
                 metadata.update(written)
                 segment = commit.opened(shard)
                 if len(segment):
-                    additions[shard] = lucene, segment
-            count = sum(len(segment) for _, segment in additions.values())
+                    new[shard] = lucene, segment
+            count = sum(len(segment) for _, segment in new.values())
             check_some(count, source, problems)
             gone = np.unique(np.concatenate([*replaced, revisions.withdrawn()]))
-            commit.change_lucene(gone, additions, metadata)
+            commit.change_lucene(gone, new, metadata)
             parts = [
                 Part(segment, shard, len(index.forward) + rows_of.rows(shard, len(segment)))
-                for shard, (_, segment) in additions.items()
+                for shard, (_, segment) in new.items()
             ]
         entries = {"left_out": [*index.description["left_out"], *problems.summary(kept=False)]}
-        report = _finish(commit, following, parts, gone, entries, open_encoder=open_encoder, threads=threads)
+        report = _finish(commit, parts, gone, entries, open_encoder=open_encoder, threads=threads)
         report = revisions.report(report)
     if merge_small:
-        _merge_small(folder)
+        try:
+            _merge_small(folder)
+        except InputError as error:
+            log.warning("the documents were added, but small segments were not merged: %s", error)
     return report
 
 
@@ -116,7 +119,7 @@ def _open(commit: NextCommit) -> Index:
 
 
 class _Division:
-    """The documents of an addition by shard: of one shard as they come, of several from temporary files."""
+    """Added documents by shard: of one shard as they come, of several from temporary files."""
 
     def __init__(self, folder: Path, shards: int):
         self.folder, self.shards = folder, shards
@@ -161,9 +164,9 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
         places: of the ids, such as ``file:3``, for messages.
 
     Raises:
-        InputError: as in `updating`; the index has no document with one of the ids, or no other documents.
+        InputError: as in `next_commit`; the index has no document with one of the ids, or no other documents.
     """
-    with updating(folder) as (commit, following):
+    with next_commit(folder) as commit:
         rows = _open(commit).forward.rows(ids) if len(ids) else NO_ROWS
         if len(missing := np.flatnonzero(rows < 0)):
             first = f"'{ids[missing[0]]}'" + (f" at {places[missing[0]]}" if places else "")
@@ -171,10 +174,10 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
                 f"{len(missing):,} of {len(ids):,} ids to delete are not in {folder}, the first {first}: nothing was "
                 "deleted; take them out"
             )
-        return _delete(commit, following, np.unique(rows))
+        return _delete(commit, np.unique(rows))
 
 
-def _delete(commit: NextCommit, following: Following, rows: np.ndarray) -> UpdateReport:
+def _delete(commit: NextCommit, rows: np.ndarray) -> UpdateReport:
     """Delete rows, int64 [n], increasing; with neither rows nor entries, the commit stays."""
     index = _open(commit)
     if len(rows) == len(index):
@@ -182,12 +185,11 @@ def _delete(commit: NextCommit, following: Following, rows: np.ndarray) -> Updat
     if not len(rows) and not commit.entries:
         return UpdateReport(0, 0, len(index))
     commit.change_lucene(rows, {}, {})
-    return _finish(commit, following, [], rows)
+    return _finish(commit, [], rows)
 
 
 def _finish(
     commit: NextCommit,
-    following: Following,
     new: Sequence[Part],
     gone: np.ndarray,
     entries: Mapping[str, object] = {},
@@ -199,7 +201,7 @@ def _finish(
     forward = _open(commit).forward
     deleted = np.union1d(np.asarray(forward.deleted, np.int64), gone)
     joined = commit.describe([*commit.parts, *new], len(new), entries, gone, deleted)
-    with following() as after:
+    with commit.switching() as after:
         if adapt is None:
             carry(forward, after.forward, open_encoder=open_encoder, threads=threads)
         else:
@@ -218,21 +220,21 @@ def merge(
         adapt: writes the encodings of the next commit anew, instead of copying those of the current one.
 
     Raises:
-        InputError: as in `updating`, or of ``adapt``.
+        InputError: as in `next_commit`, or of ``adapt``.
     """
-    with updating(folder) as (commit, following):
+    with next_commit(folder) as commit:
         index = _open(commit)
         segments = len(index.forward.segments)
         if segments > (commit.shards or 1) or len(index.forward.deleted):
-            return _merge(commit, following, 0, progress, adapt)
+            return _merge(commit, 0, progress, adapt)
         if adapt is None:
             return UpdateReport(0, 0, len(index))
-        return _finish(commit, following, [], NO_ROWS, adapt=adapt)
+        return _finish(commit, [], NO_ROWS, adapt=adapt)
 
 
 def _merge_small(folder: str | Path) -> None:
     """Merge the last segments of each shard into one where a shard has `MOST`, but none of the first ones."""
-    with updating(folder) as (commit, following):
+    with next_commit(folder) as commit:
         written = Counter[int]()  # documents by the commit that has written them, in the order of rows
         segments = Counter[int]()
         for segment, shard, rows in commit.parts:
@@ -243,13 +245,13 @@ def _merge_small(folder: str | Path) -> None:
         numbers, sizes = sorted(written), [written[number] for number in sorted(written)]
         small = [place for place in range(1, len(sizes) - 1) if sizes[place] <= SMALLER * sum(sizes[place + 1 :])]
         first = min([*small, len(sizes) - 2])
-        log.warning("%s has %d segments in a shard: the last %d are merged", folder, MOST, len(sizes) - first)
-        _merge(commit, following, numbers[first])
+        most, merged = max(segments.values()), len(sizes) - first
+        log.warning("%s has %d segments in a shard: those of the last %d commits are merged", folder, most, merged)
+        _merge(commit, numbers[first])
 
 
 def _merge(
     commit: NextCommit,
-    following: Following,
     first: int,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
     adapt: Adapt | None = None,
@@ -295,7 +297,7 @@ def _merge(
         [*kept, *new], len(new), {}, deleted=deleted[deleted >= 0], anew=first == 0, copied=first > 0
     )
     renumbered = Renumbered(numbers, dict(enumerate(live)), len(kept))
-    with following() as after:
+    with commit.switching() as after:
         if adapt is None:
             carry(forward, after.forward, renumbered)
         else:

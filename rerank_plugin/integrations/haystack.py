@@ -16,6 +16,7 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.filters import FILTERS, LISTS, Filter, years
+from rerank_plugin.base.records import DEPTH
 from rerank_plugin.integrations.documents import FIRST_STAGE_SCORE, rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -48,7 +49,7 @@ class HaystackRetriever:
         index: str | Path,
         reranker: str | Path | list[str | Path] | None = None,
         first_stage: str = "bm25",
-        depth: int = 500,
+        depth: int = DEPTH,
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
     ):

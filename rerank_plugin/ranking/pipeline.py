@@ -20,7 +20,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
-from rerank_plugin.base.records import Missing, Query
+from rerank_plugin.base.records import DEPTH, Missing, Query
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
@@ -126,7 +126,7 @@ class Pipeline:
 
     index: str | Path | Index
     first_stage: FirstStageConfig = LuceneConfig()
-    depth: int = 500
+    depth: int = DEPTH
     stages: tuple[Stage, ...] = ()
     filter: Filter | None = None
     running: RerankerOptions = RerankerOptions()
@@ -208,7 +208,7 @@ class OpenPipeline:
         self,
         index: Index,
         first_stage: FirstStage,
-        depth: int = 500,
+        depth: int = DEPTH,
         scorer: Scorer | None = None,
         filter: Filter | None = None,
         cuts_ranking: bool = False,

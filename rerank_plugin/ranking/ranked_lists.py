@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import Query
+from rerank_plugin.base.records import DEPTH, Query
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.runs import RankedList, strictly_decreasing
 from rerank_plugin.indexes.index_folder import Index
@@ -21,7 +21,7 @@ def rank(
     query: str,
     reranker: str | Path | Reranker | Any | None = None,
     first_stage: str | Any = "bm25",
-    depth: int = 500,
+    depth: int = DEPTH,
 ) -> RankedList:
     """The ranked list of one query, as in `rank_many`. Each call opens the index; use `Searcher` for several queries.
 
@@ -36,7 +36,7 @@ def rank_many(
     queries: str | Path | Mapping[str, str] | Iterable[Query],
     reranker: str | Path | Reranker | Any | None = None,
     first_stage: str | Any = "bm25",
-    depth: int = 500,
+    depth: int = DEPTH,
     threads: int = 2,
 ) -> dict[str, RankedList]:
     """A run: the ranked lists of all queries by their ids, in the order of the queries.

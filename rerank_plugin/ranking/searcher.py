@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
-from rerank_plugin.base.records import Query
+from rerank_plugin.base.records import DEPTH, Query
 from rerank_plugin.files.runs import text_id
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.opening import open_index
@@ -61,7 +61,7 @@ class Searcher:
         index: str | Path | Index,
         reranker: str | Path | Reranker | Any | None = None,
         first_stage: str | Any = "bm25",
-        depth: int = 500,
+        depth: int = DEPTH,
     ):
         """Open the index, the reranker and the first stage, once for all queries.
 

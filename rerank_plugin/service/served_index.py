@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import copy
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -168,7 +168,7 @@ class ServedIndex:
                 message = f"{stage} has no {', '.join(unknown)}: use a first stage that has, {', '.join(having)}"
                 raise RequestError(400, message, unknown[0])
             with field_errors(next(iter(settings))):
-                first_stage = first_stage.configured(**settings)
+                first_stage = cast(Any, first_stage).configured(**settings)
         with field_errors("filter"):
             return OpenPipeline(self.index, first_stage, depth, entire_sets=entire_sets).candidates(query)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import DEPTH
 from rerank_plugin.base.settings import setting
 from rerank_plugin.models.base import RerankerOptions
 
@@ -46,7 +47,7 @@ class ServiceConfig:
     click_log: str = ""
     public_names: tuple[str, ...] = ()
     first_stage: str = setting("bm25", "default first stage of requests")
-    depth: int = setting(500, "default number of candidates to re-rank")
+    depth: int = setting(DEPTH, "default number of candidates to re-rank")
     deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
     queue: int = setting(
         64, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429"

@@ -22,7 +22,7 @@ import torch
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.progress import progress
-from rerank_plugin.base.records import Judgments, Query
+from rerank_plugin.base.records import DEPTH, Judgments, Query
 from rerank_plugin.corpora import queries, queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.files.outputs import check_free
@@ -76,7 +76,7 @@ class Task:
     first_stage: FirstStageConfig | None = None  # None if runs give all candidates
     train_run: Path | None = None  # candidates instead of those of the first stage
     validation_run: Path | None = None
-    depth: int = 500  # candidates of a query
+    depth: int = DEPTH  # candidates of a query
     validation_depth: int | None = None  # candidates of a validation query; None for depth
     documents: str = ""  # the documents of a pool, see rerank_plugin.training.pairs.make_pools
     concepts: Path | None = None  # folder of the concept vectors, for a model that reads concepts

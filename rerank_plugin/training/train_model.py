@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank_plugin.base.extras import require
+from rerank_plugin.base.records import DEPTH
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.inputs.lexical_features import named_features
 from rerank_plugin.models.checkpoints import build_config, model_classes
@@ -30,7 +31,7 @@ def train_model(
     hyper_parameters: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
     first_stage: str | Any = "bm25",
-    depth: int = 500,
+    depth: int = DEPTH,
     measures: Sequence[str] | None = None,
     device: str = "cpu",
     overwrite: bool = False,

@@ -26,7 +26,7 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import additions, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside, build_index
-from rerank_plugin.indexes.commits import updating as updating_index
+from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition, commit_file, forward_checksum
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store_writer import Pieces
@@ -350,7 +350,7 @@ def test_the_commit_of_a_dead_process_goes(tmp_path):
 def test_one_process_writes_at_a_time(tmp_path):
     folder = tmp_path / "index"
     build(folder, [document(number) for number in range(5)]).close()
-    with updating_index(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
+    with next_commit(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
         add(folder, document(6))
     assert add(folder, document(6)).documents == 6
 
@@ -801,7 +801,7 @@ def test_an_encoding_of_another_commit_is_refused(encoded_folder):
     encoder = IndexEncoder(index.forward, other)
     with pytest.raises(InputError, match="was updated since it was opened"):
         encoder.encode(overwrite=True)
-    with updating_index(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
+    with next_commit(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
         IndexEncoder(Index(folder).forward, other).encode(overwrite=True)
 
 
