@@ -304,7 +304,7 @@ class Index:
                 f"again with: {self.rebuild}"
             ) from None
         self._unlock = finalize(self, os.close, self._locked)
-        with suppress(OSError):  # some network file systems have no locks: updates then keep all commits
+        with suppress(OSError):  # some network file systems have no locks: an index there is read, and not updated
             fcntl.flock(self._locked, fcntl.LOCK_SH)
 
     def close(self) -> None:
