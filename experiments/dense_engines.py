@@ -32,7 +32,7 @@ from rerank_plugin.base.progress import progress
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.faiss_folder import INDEX
-from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, derived_folder
 from rerank_plugin.indexes.stored_texts import StoredTexts
 from rerank_plugin.indexes.vector_store import ENCODER
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, QueryEncoder
@@ -60,7 +60,7 @@ class Engines:
         self.index, self.work, self.seed = rp.Index(index), work, seed
         self.judged = queries_and_judgments(queries)
         drawn = random.Random(seed).sample(self.judged[0], min(most, len(self.judged[0])))
-        adapted = addition(self.index, ADAPTED)
+        adapted = derived_folder(self.index, ADAPTED)
         self.encoder: str | Path = adapted if adapted.is_dir() else ENCODER
         self.opened: dict[str, FaissStage] = {}
         self.file = work / "engines.json"

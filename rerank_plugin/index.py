@@ -179,11 +179,11 @@ def main(argv: list[str] | None = None) -> None:
 def verify(options: Namespace) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.indexes import verification
-    from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
+    from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     index = Index(options.index)
-    files, adapted = verification.verify(index), addition(index, ADAPTED)
+    files, adapted = verification.verify(index), derived_folder(index, ADAPTED)
     if adapted.is_dir() and IndexEncoder(index.forward, adapted).store() is None:
         raise InputError(f"{adapted} is damaged or incomplete: delete that folder, and --encode {ENCODER} again")
     print(f"{options.index}: all {files} files match their checksums")
@@ -304,12 +304,12 @@ def encode(options: Namespace) -> None:
 
     Existing encodings are kept if only these, or the adapted encoder, are missing or requested.
     """
-    from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
+    from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     lists = commandline.configured(ListsConfig, options, seed=options.seed)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
-    adapts, folder = encoder.adapts and not options.no_adapt, addition(encoder.index, ADAPTED)
+    adapts, folder = encoder.adapts and not options.no_adapt, derived_folder(encoder.index, ADAPTED)
     if options.no_adapt and folder.is_dir():
         log.warning("hybrid uses the existing %s; delete that folder to use the bundled encoder", folder)
     complete = not options.overwrite and (encoder.is_adapted() if adapts else encoder.store() is not None)

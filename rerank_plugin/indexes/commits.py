@@ -40,11 +40,11 @@ from rerank_plugin.files.outputs import (
 )
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.indexes.index_folder import (
-    ADDITIONS,
     ANNOTATION,
     COMMIT,
     COMMIT_FILE,
     COMMITS,
+    DERIVED,
     DESCRIPTION,
     FORMAT_VERSION,
     REST,
@@ -301,8 +301,8 @@ class NextCommit:
         """Make this commit the current one, once it is described; what it names is on the disk before."""
         known = set() if self.before is None else self.before.description["files"].keys()
         new = [self.folder / name for name in json.loads(self.written)["files"] if name not in known]
-        for addition in ADDITIONS:
-            new += (self.folder / addition / numbered(self.number)).rglob("*")
+        for derived in DERIVED:
+            new += (self.folder / derived / numbered(self.number)).rglob("*")
         new = [self.folder / commit_file(self.number), *new]
         folders = {folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}
         sync({*new, *folders})
@@ -360,7 +360,7 @@ def _locked_index(folder: str | Path) -> Iterator[tuple[Index, int, Path]]:
 
 @contextmanager
 def adding_to(index: Index | None) -> Iterator[None]:
-    """Write additions to the commit of an open index, by this process alone.
+    """Write what is derived to the commit of an open index, by this process alone.
 
     Args:
         index: None, and that of an update of this process, need no lock.
@@ -391,8 +391,8 @@ def _remove_others(index: Index) -> None:
         for path in folder.glob(pattern):
             if path.relative_to(folder).as_posix() not in needed:
                 path.unlink()
-    for addition in ADDITIONS:
-        for path in (folder / addition).glob("[0-9]" * len(numbered(0))):
+    for derived in DERIVED:
+        for path in (folder / derived).glob("[0-9]" * len(numbered(0))):
             if commit_file(int(path.name)) not in needed:
                 shutil.rmtree(path)
     for empty in (path for pattern in FOLDERS for path in folder.glob(pattern)):

@@ -19,7 +19,7 @@ shards/NUMBER/         the ``segments``, the Lucene index and the ``rest`` of a 
 
 No file of a commit is ever changed: a later commit names it again, or other files. So an update
 (:mod:`rerank_plugin.indexes.updating`) changes no byte that an open index reads. Encodings, judged queries and the
-adapted encoder are additions (:mod:`rerank_plugin.indexes.additions`): each commit has folders of its own, whose files
+adapted encoder are derived (:mod:`rerank_plugin.indexes.derived`): each commit has folders of its own, whose files
 are hard links to those of the commit before where they did not change.
 """
 
@@ -85,7 +85,7 @@ ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuil
 ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
 JUDGED = "judged"  # queries, the same
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
-ADDITIONS = (ENCODINGS, JUDGED, ADAPTED)
+DERIVED = (ENCODINGS, JUDGED, ADAPTED)
 
 SEGMENT_FILES = (f"{SEGMENTS}/*/*.npy",)
 LUCENE_FILES = tuple(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock"))
@@ -120,8 +120,8 @@ FILES = (
 INDEX = FolderKind("an index", DESCRIPTION, ("format_version", "fields", "files"), FILES, listed="files")
 
 
-def addition(index: Index | ForwardIndex, name: str) -> Path:
-    """The folder of an addition (of `ADDITIONS`) to the commit of an open index; it need not exist."""
+def derived_folder(index: Index | ForwardIndex, name: str) -> Path:
+    """The folder of what models derived from the documents of an open index (of `DERIVED`); it need not exist."""
     return index.folder / name / numbered(index.number)
 
 
@@ -166,7 +166,7 @@ def describe_whole_file(path: Path) -> dict[str, Any]:
 def write_description(
     path: Path, description: dict, names: Iterable[str], known: Mapping[str, dict] = MappingProxyType({})
 ) -> None:
-    """Write the description of an addition to an index, with the checksums of its files and its own.
+    """Write the description of a derived folder of an index, with the checksums of its files and its own.
 
     Args:
         known: the descriptions of files that are not read again.

@@ -22,7 +22,7 @@ from rerank_plugin.files.artifact import Array, Artifact
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import JUDGED as FOLDER
-from rerank_plugin.indexes.index_folder import addition
+from rerank_plugin.indexes.index_folder import derived_folder
 
 JUDGED = Artifact(
     "a folder of judged queries",
@@ -42,7 +42,7 @@ JUDGED = Artifact(
 
 def judged_folder(index: ForwardIndex, key: str) -> Path:
     """The folder of the judged queries encoded by the model with this checksum; it need not exist."""
-    return addition(index, FOLDER) / key
+    return derived_folder(index, FOLDER) / key
 
 
 class JudgedQueries(NamedTuple):

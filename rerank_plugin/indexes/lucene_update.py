@@ -57,18 +57,18 @@ class LuceneUpdate:
         self.rows, self.counts = lucene_rows(ids, reader), field_counts(reader, fields)
         reader.close()
 
-    def change(self, deleted: np.ndarray, ids: Iterable[str], addition: Path | None, added: np.ndarray) -> None:
+    def change(self, deleted: np.ndarray, ids: Iterable[str], added_index: Path | None, added: np.ndarray) -> None:
         """Delete documents, and add those of another Lucene index.
 
         Args:
             deleted: rows int64 [n]. ids: of these.
-            added: rows of the documents of the addition by their Lucene numbers, int64 [a].
+            added: rows of the added documents by their Lucene numbers, int64 [a].
         """
         folder, commit = self.folder / self.path, self.described[COMMIT_FILE]
         reader = open_reader(folder, commit)
         sizes = segment_sizes(reader)
         reader.close()
-        update_lucene(folder, commit, ids, addition)
+        update_lucene(folder, commit, ids, added_index)
         known = dict(zip(sizes, np.split(self.rows, np.cumsum(list(sizes.values()))[:-1])))
         parts = [np.zeros(0, np.uint32)]
         reader = self._opened()

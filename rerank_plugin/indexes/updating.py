@@ -24,9 +24,9 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import temporary_folder
-from rerank_plugin.indexes.additions import Adapt, OpenEncoder, Renumbered, carry
 from rerank_plugin.indexes.building import BATCH, Batches, check_some, distinct_batches, write_part
 from rerank_plugin.indexes.commits import NextCommit, next_commit
+from rerank_plugin.indexes.derived import Adapt, OpenEncoder, Renumbered, carry
 from rerank_plugin.indexes.index_folder import APPLIED, Index
 from rerank_plugin.indexes.joining import Part
 from rerank_plugin.indexes.revisions import Revisions
@@ -197,7 +197,7 @@ def _finish(
     open_encoder: OpenEncoder | None = None,
     threads: int | None = None,
 ) -> UpdateReport:
-    """Describe a commit of more segments and fewer documents, write its additions, and switch to it."""
+    """Describe a commit of more segments and fewer documents, write what is derived, and switch to it."""
     forward = _open(commit).forward
     deleted = np.union1d(np.asarray(forward.deleted, np.int64), gone)
     joined = commit.describe([*commit.parts, *new], len(new), entries, gone, deleted)

@@ -50,7 +50,7 @@ from rerank_plugin.files.arrays import are_below, are_offsets, open_array, range
 from rerank_plugin.files.checksums import check_description, fault, passed
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, addition, reading
+from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, derived_folder, reading
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.indexes.rows import NO_ROWS, Rows
 from rerank_plugin.indexes.segment import Segment
@@ -79,7 +79,7 @@ QUERIES, DEPTH = 100, 1000  # of the measurement of recall
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
     """The folder for the encodings by the weights with this checksum; it need not exist."""
-    return addition(index, FOLDER) / key
+    return derived_folder(index, FOLDER) / key
 
 
 def array_path(folder: Path, name: str, segment: str = "") -> Path:

@@ -33,7 +33,7 @@ from rerank_plugin.files.outputs import (
 )
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
-from rerank_plugin.indexes.index_folder import addition, reading, write_description
+from rerank_plugin.indexes.index_folder import derived_folder, reading, write_description
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
     CENTROIDS,
@@ -162,7 +162,7 @@ def remove_left_pieces(index: ForwardIndex) -> None:
 
     Pieces that are newer than their store are of an encoding that goes on, or was killed before.
     """
-    stores = addition(index, FOLDER)
+    stores = derived_folder(index, FOLDER)
     for pieces in stores.glob(f"*{PIECES}"):
         store = pieces.with_name(pieces.name.removesuffix(PIECES)) / DESCRIPTION_FILE
         with suppress(OSError):

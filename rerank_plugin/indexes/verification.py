@@ -18,8 +18,8 @@ from rerank_plugin.indexes.index_folder import (
     INDEX,
     JUDGED,
     Index,
-    addition,
     commit_file,
+    derived_folder,
     describe_whole_file,
     reading,
 )
@@ -90,11 +90,11 @@ def _check_statistics(index: Index) -> None:
 def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
     """The path of each description of encodings, and its expected entries."""
     forward = {"forward_index": index.forward.checksum}
-    for encodings in _folders(addition(index, ENCODINGS)):
+    for encodings in _folders(derived_folder(index, ENCODINGS)):
         if not encodings.name.endswith(PIECES):
             entries = {"format_version": FORMAT_VERSION, "weights": encodings.name}
             yield encodings / "encodings.json", {**entries, **forward}
-    for judged in _folders(addition(index, JUDGED)):
+    for judged in _folders(derived_folder(index, JUDGED)):
         yield judged / "judged.json", forward
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.indexes.additions import DRIFT, Encoder
 from rerank_plugin.indexes.commits import adding_to
+from rerank_plugin.indexes.derived import DRIFT, Encoder
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, encodings_folder, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.quantization import Spaces
@@ -126,13 +126,13 @@ class IndexEncoder:
         """The checksum of the encoder that this one was adapted from; None if it is not the index's adapted one."""
         from rerank_plugin.models.ktrel.adaptation import source_of
 
-        return source_of(Path(self.checkpoint)) if self.checkpoint == addition(self.index, ADAPTED) else None
+        return source_of(Path(self.checkpoint)) if self.checkpoint == derived_folder(self.index, ADAPTED) else None
 
     def _description(self) -> str:
         """The encoder and the purpose of its encodings: an index may be encoded by two."""
         if self.checkpoint == ENCODER:
             return f"the bundled {ENCODER}"
-        if self.checkpoint == addition(self.index, ADAPTED):
+        if self.checkpoint == derived_folder(self.index, ADAPTED):
             return f"{ENCODER} as it is and as adapted to this collection"
         return str(self.checkpoint)
 
@@ -162,7 +162,7 @@ class IndexEncoder:
 
         if self.checkpoint != ENCODER:
             raise InputError(f"{self.checkpoint} cannot be adapted to a collection: the bundled encoder ktrel can")
-        existing, folder = self._existing_adapted(), addition(self.index, ADAPTED)
+        existing, folder = self._existing_adapted(), derived_folder(self.index, ADAPTED)
         if existing is not None and self._is_source_of(existing) and not overwrite:
             return existing
         with adding_to(self.index.owner):
@@ -180,7 +180,7 @@ class IndexEncoder:
     def _existing_adapted(self) -> IndexEncoder | None:
         """The adapted encoder in the index folder; None if it is missing or cannot be read."""
         try:
-            return IndexEncoder(self.index, addition(self.index, ADAPTED), self.device)
+            return IndexEncoder(self.index, derived_folder(self.index, ADAPTED), self.device)
         except InputError:
             return None
 

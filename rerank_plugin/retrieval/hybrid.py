@@ -26,7 +26,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.faiss_gpu import ONE
-from rerank_plugin.indexes.index_folder import ADAPTED, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
@@ -208,7 +208,7 @@ class HybridStage:
 
 def _adapted(index, config: HybridConfig) -> DenseStage | None:
     """Dense retrieval by the adapted encoder; None where the index has none that can be used."""
-    folder = addition(index, ADAPTED)
+    folder = derived_folder(index, ADAPTED)
     if not folder.is_dir():
         return None
     try:

@@ -14,10 +14,10 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes import updating
-from rerank_plugin.indexes.additions import Encoder, Renumbered, carry_judged, stores
 from rerank_plugin.indexes.corpus_index import records_of
+from rerank_plugin.indexes.derived import Encoder, Renumbered, carry_judged, stores
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
 from rerank_plugin.indexes.updating import UpdateReport
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, encode_command
 from rerank_plugin.indexes.vector_store_writer import divide_again, lists_config
@@ -88,7 +88,7 @@ def add_documents(
     """
 
     def open_encoder(index: ForwardIndex, store: Path, described: dict) -> Encoder:
-        checkpoint = addition(index, ADAPTED) if SOURCE in described else described.get("checkpoint", "")
+        checkpoint = derived_folder(index, ADAPTED) if SOURCE in described else described.get("checkpoint", "")
         encoder = IndexEncoder(index, checkpoint, device)
         if encoder.key != store.name:
             raise InputError(f"{checkpoint} has other weights now")

@@ -25,7 +25,7 @@ from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.commits import updating as updating_index
-from rerank_plugin.indexes.index_folder import ADDITIONS, Index, commit_file
+from rerank_plugin.indexes.index_folder import DERIVED, Index, commit_file
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.verification import verify
@@ -233,12 +233,12 @@ def test_an_open_index_keeps_its_commit_of_every_shard_until_it_is_closed(twins)
 
 
 def only_its_files(folder):
-    """Check that the folder holds nothing but the files of the current commit, and its additions."""
+    """Check that the folder holds nothing but the files of the current commit, and what is derived from it."""
     whole = Index(folder)
     expected = {"index.json", commit_file(whole.number), *whole.description["files"]}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    additions = tuple(f"{kind}/{whole.number:06d}/" for kind in ADDITIONS)
-    found = {name for name in found if not name.endswith("lucene/write.lock") and not name.startswith(additions)}
+    derived = tuple(f"{kind}/{whole.number:06d}/" for kind in DERIVED)
+    found = {name for name in found if not name.endswith("lucene/write.lock") and not name.startswith(derived)}
     assert found == expected
     whole.close()
 

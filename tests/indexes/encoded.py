@@ -8,8 +8,8 @@ import numpy as np
 import rerank_plugin as rp
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import open_array
-from rerank_plugin.indexes.additions import stores
-from rerank_plugin.indexes.index_folder import ADAPTED, JUDGED, addition
+from rerank_plugin.indexes.derived import stores
+from rerank_plugin.indexes.index_folder import ADAPTED, JUDGED, derived_folder
 from rerank_plugin.indexes.vector_store import SOURCE
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, open_written, write_store
 from rerank_plugin.kernels.quantization import Codes
@@ -62,11 +62,11 @@ def judge(index, other, ids, left=None):
 
 def encode_alike(index, fresh, other):
     """Encode a new index of the documents of another by its encoders, in lists with its centroids."""
-    if (adapted := addition(index, ADAPTED)).is_dir():
-        shutil.copytree(adapted, addition(fresh, ADAPTED))
+    if (adapted := derived_folder(index, ADAPTED)).is_dir():
+        shutil.copytree(adapted, derived_folder(fresh, ADAPTED))
     for folder, described in stores(index.forward):
         encoder = IndexEncoder(
-            fresh.forward, addition(fresh, ADAPTED) if SOURCE in described else described["checkpoint"]
+            fresh.forward, derived_folder(fresh, ADAPTED) if SOURCE in described else described["checkpoint"]
         )
         assert encoder.key == folder.name
         centroids = Codes(*(open_array(folder / f"{name}.npy") for name in ("centroids", "centroid_scales")))
@@ -103,7 +103,7 @@ def encoded_alike(index, fresh, other, texts, hybrid):
         hybrid: whether those of the hybrid, too, which reads Lucene's scores.
     """
     names = ["dense:ktrel", f"dense:{other}"] + ["hybrid", "hybrid+rm3"] * hybrid
-    judged = [addition(one, JUDGED).is_dir() for one in (index, fresh)]
+    judged = [derived_folder(one, JUDGED).is_dir() for one in (index, fresh)]
     assert judged[0] or not judged[1]
     if judged[1]:
         names.append(f"neighbours:{other}")

@@ -24,10 +24,10 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import OutputLockedError
-from rerank_plugin.indexes import additions, lucene_reader, updating
+from rerank_plugin.indexes import derived, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.commits import next_commit
-from rerank_plugin.indexes.index_folder import ADDITIONS, Index, addition, commit_file, forward_checksum
+from rerank_plugin.indexes.index_folder import DERIVED, Index, commit_file, derived_folder, forward_checksum
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
@@ -143,9 +143,9 @@ def equal_files(index, fresh):
 
 
 def only_its_files(index):
-    """Check that the folder holds nothing but the files of the current commit, and its additions."""
+    """Check that the folder holds nothing but the files of the current commit, and what is derived from it."""
     found = {path.relative_to(index.folder).as_posix() for path in index.folder.rglob("*") if path.is_file()}
-    own = [addition(index, name).relative_to(index.folder).as_posix() for name in ADDITIONS]
+    own = [derived_folder(index, name).relative_to(index.folder).as_posix() for name in DERIVED]
     found = {name for name in found if not name.startswith(tuple(f"{one}/" for one in own))}
     assert found == {*index.description["files"], commit_file(index.number), "index.json", "lucene/write.lock"}
 
@@ -548,7 +548,7 @@ def test_a_kill_at_any_change_leaves_the_old_or_the_new_commit(tmp_path, kind, p
         index.close()
         updating.delete(folder, [document(5).id])
         only_its_files(Index(folder))
-        assert all(len(list((folder / name).iterdir())) == 1 for name in ADDITIONS)
+        assert all(len(list((folder / name).iterdir())) == 1 for name in DERIVED)
         shutil.rmtree(folder)
         changes += step
     assert changes > 20
@@ -715,8 +715,8 @@ def encoded_folder(folder, tmp_path, monkeypatch):
 def test_many_added_documents_or_unknown_words_ask_for_an_adaptation(encoded_folder, caplog, monkeypatch):
     """Of the eight documents each has one word that the encoder does not know, of some fifty."""
     folder, _ = encoded_folder
-    monkeypatch.setattr(additions, "FEWEST_WORDS", 12)
-    monkeypatch.setattr(additions, "MOST_ADDED", 0.25)
+    monkeypatch.setattr(derived, "FEWEST_WORDS", 12)
+    monkeypatch.setattr(derived, "MOST_ADDED", 0.25)
     cure = f"rerank-plugin index --index {folder} --merge --adapt"
     add(folder, Document("n1", "aspirin heart", "stroke women"), Document("n2", "cancer", ""))
     assert not caplog.records
@@ -741,7 +741,7 @@ def test_a_model_that_is_gone_leaves_its_encodings_behind(encoded_folder, caplog
     [warning] = [message for message in caplog.messages if "were added since" not in message]
     assert "new documents cannot be encoded" in warning and f"--encode {other} --index" in warning
     index = Index(folder)
-    assert verify(index) and len(list(addition(index, "encodings").iterdir())) == 1
+    assert verify(index) and len(list(derived_folder(index, "encodings").iterdir())) == 1
     assert len(rp_first_stage("dense:ktrel").open(index).search(Query("q", "aspirin heart"), 20)) > 0
     other.with_name("moved").rename(other)
     with pytest.raises(InputError, match="holds no encodings by .*; encode it with"):
@@ -753,7 +753,7 @@ def test_a_model_that_is_gone_leaves_its_encodings_behind(encoded_folder, caplog
 def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog, update, name):
     folder, other = encoded_folder
     add(folder, document(2, version=1))
-    [store] = (path.parent for path in addition(Index(folder), "encodings").glob("*/encodings.json")
+    [store] = (path.parent for path in derived_folder(Index(folder), "encodings").glob("*/encodings.json")
                if json.loads(path.read_bytes())["checkpoint"] == str(other))  # fmt: skip
     content = bytearray((store / f"{name}.npy").read_bytes())
     content[-1] ^= 1
@@ -763,12 +763,12 @@ def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog,
         verify(Index(folder))
     update(folder)
     assert f"left behind: {store / name}.npy has changed; encode again with" in caplog.text
-    assert verify(Index(folder)) and len(list(addition(Index(folder), "encodings").iterdir())) == 1
+    assert verify(Index(folder)) and len(list(derived_folder(Index(folder), "encodings").iterdir())) == 1
 
 
 def test_what_a_killed_encoding_left_is_no_damage_and_a_pipe_is(encoded_folder):
     folder, _ = encoded_folder
-    [store, _] = addition(Index(folder), "encodings").iterdir()
+    [store, _] = derived_folder(Index(folder), "encodings").iterdir()
     left = store.with_name(f".{store.name}.rerank_plugin-0123abcd")
     left.mkdir()
     (left / "codes.npy").write_bytes(b"half")

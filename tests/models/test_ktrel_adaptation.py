@@ -13,7 +13,7 @@ from rerank_plugin import embed, search
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.indexes.index_folder import ADAPTED, Index, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
 from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
@@ -96,7 +96,7 @@ def all_vectors(dense):
 
 def test_the_hybrid_reads_the_adapted_encoder_and_the_matches(adapted):
     """After one search by BM25 and the encoder, and one by the query moved towards the best five."""
-    dense, bm25 = configure(f"dense:{addition(adapted, ADAPTED)}").open(adapted), configure("bm25").open(adapted)
+    dense, bm25 = configure(f"dense:{derived_folder(adapted, ADAPTED)}").open(adapted), configure("bm25").open(adapted)
     words, query = bm25.search(QUERY, 1000), dense.encoder.encode(QUERY.text)
     assert len(query) == 512 and np.linalg.norm(query[:256]) == pytest.approx(1) == np.linalg.norm(query[256:])
 
@@ -129,7 +129,7 @@ def test_one_store_serves_the_bundled_encoder_and_the_adapted_one(adapted):
     """Dense retrieval and re-ranking by ktrel have the same scores, of the first space, near the module's."""
     assert len(list((adapted.folder / "encodings").iterdir())) == 1
     stage = configure("dense:ktrel").open(adapted)
-    both = configure(f"dense:{addition(adapted, ADAPTED)}").open(adapted)
+    both = configure(f"dense:{derived_folder(adapted, ADAPTED)}").open(adapted)
     hits, rows = stage.search(QUERY, 100), np.arange(len(stage.store))
     assert np.array_equal(stage.store.decode(rows), both.store.decode(rows)[:, :256])
     scores = {
@@ -141,11 +141,11 @@ def test_one_store_serves_the_bundled_encoder_and_the_adapted_one(adapted):
 
 def test_an_adapted_index_is_whole_and_can_be_adapted_again(adapted):
     again = ["--index", str(adapted.folder), "--encode", "ktrel"]
-    key = IndexEncoder(adapted.forward, addition(adapted, ADAPTED)).key
+    key = IndexEncoder(adapted.forward, derived_folder(adapted, ADAPTED)).key
     with pytest.raises(InputError, match="replace them with --overwrite"):
         index_command.main(again)
     index_command.main([*again, "--overwrite"])
-    assert IndexEncoder(adapted.forward, addition(adapted, ADAPTED)).key == key
+    assert IndexEncoder(adapted.forward, derived_folder(adapted, ADAPTED)).key == key
     index_command.main(["--index", str(adapted.folder), "--verify"])
 
 
@@ -196,7 +196,7 @@ def test_searches_with_ktrel_and_its_encodings_need_no_torch(adapted, capsys):
     line = ["--index", str(adapted.folder), "--query", QUERY.text, "--show", "30"]
     commands = [
         [*line, "--reranker", "ktrel"],
-        [*line, "--reranker", f"ktrel-w:{addition(adapted, ADAPTED)}"],
+        [*line, "--reranker", f"ktrel-w:{derived_folder(adapted, ADAPTED)}"],
         [*line, "--first-stage", "dense:ktrel"],
         [*line, "--first-stage", "hybrid"],
     ]
@@ -264,4 +264,4 @@ def test_what_is_not_adapted(adapted, sample_index, index_folder, tmp_path):
     with pytest.raises(InputError, match="fewer than the 500 documents"):
         IndexEncoder(Index(small).forward, "ktrel").adapted()
     with pytest.raises(InputError, match="the bundled encoder ktrel can"):
-        IndexEncoder(adapted.forward, addition(adapted, ADAPTED)).adapted()
+        IndexEncoder(adapted.forward, derived_folder(adapted, ADAPTED)).adapted()

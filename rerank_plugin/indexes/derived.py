@@ -1,4 +1,4 @@
-"""What an update of an index does with its additions: encodings, judged queries and the adapted encoder.
+"""What an update does with what models derived from the documents: encodings, judged queries, the adapted encoder.
 
 Each commit has folders of its own for them (:mod:`rerank_plugin.indexes.index_folder`). An update writes those of the
 next commit before it becomes the current one, so a reader of either finds what belongs to it.
@@ -19,7 +19,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, JUDGED, addition
+from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, JUDGED, derived_folder
 from rerank_plugin.indexes.judged_queries import read_judged
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import chunks
@@ -57,7 +57,7 @@ class Renumbered(NamedTuple):
     kept: int
 
 
-Adapt = Callable[..., None]  # writes the additions of a commit from the one before, and what a merge made of its rows
+Adapt = Callable[..., None]  # writes what is derived of a commit from the one before, and what a merge made of its rows
 
 
 class Encoder(NamedTuple):
@@ -83,7 +83,7 @@ def carry(
     open_encoder: OpenEncoder | None = None,
     threads: int | None = None,
 ) -> None:
-    """Give the next commit the additions of the one before: vectors of added documents, or of a merged segment.
+    """Give the next commit what was derived for the one before: vectors of added documents, or of a merged segment.
 
     Encodings by a model that cannot be opened any more are left behind, which is logged.
 
@@ -91,7 +91,7 @@ def carry(
         renumbered: what a merge has made of rows.
         open_encoder: opens the model that encodes added documents.
     """
-    _link(addition(before, ADAPTED), addition(after, ADAPTED))
+    _link(derived_folder(before, ADAPTED), derived_folder(after, ADAPTED))
     for folder, described in stores(before, whole=renumbered is not None):
         _carry_store(folder, described, before, after, renumbered, open_encoder, threads)
     carry_judged(before, after, renumbered)
@@ -119,7 +119,7 @@ def _carry_store(
             return
         if drift := _drift(described, after, encoder):
             described = {**described, DRIFT: drift}
-    target, spaces = _made(addition(after, ENCODINGS) / folder.name), Spaces(described["spaces"])
+    target, spaces = _made(derived_folder(after, ENCODINGS) / folder.name), Spaces(described["spaces"])
     for path in store_files(folder, [name for name in names if name in described["segments"]]):
         link_or_copy(path, target / path.name)
     old = open_written(folder, described, before)
@@ -141,7 +141,7 @@ def _carry_store(
 
 def carry_judged(before: ForwardIndex, after: ForwardIndex, renumbered: Renumbered | None = None) -> None:
     """Give the next commit the judged queries: judgments follow ids, and a merge forgets those of deleted documents."""
-    for folder in _folders(addition(before, JUDGED)):
+    for folder in _folders(derived_folder(before, JUDGED)):
         if (read := _judged(folder, before)) is None:
             continue
         judged, sources = read
@@ -156,7 +156,7 @@ def carry_judged(before: ForwardIndex, after: ForwardIndex, renumbered: Renumber
                 found = after.rows(before.ids.take(rows[gone])) if len(gone) else NO_ROWS
                 rows[gone] = np.where(found >= 0, found, rows[gone])
             moved = judged.moved(rows)
-        moved.write(_made(addition(after, JUDGED) / folder.name), after, sources)
+        moved.write(_made(derived_folder(after, JUDGED) / folder.name), after, sources)
 
 
 def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dict]]:
@@ -165,7 +165,7 @@ def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dic
     Args:
         whole: compare all bytes of the arrays, which are about to be copied.
     """
-    for folder in _folders(addition(index, ENCODINGS)):
+    for folder in _folders(derived_folder(index, ENCODINGS)):
         if folder.name.endswith(PIECES):
             continue
         try:
