@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 AVERAGES = ("average", "ended")  # attributes of a trainer that its state keeps
 START_OVER = "delete its folder to start over"  # the end of messages
 STATE_FILE, TENSORS_FILE, LOG_FILE, PLOT_FILE = "state.json", "state.safetensors", "log.jsonl", "log.png"
+PLOT_SECONDS = 20.0  # between two plots of a running training: one takes as long as a small epoch
 
 
 class Trainer:
@@ -79,6 +80,7 @@ class Trainer:
         self.optimizer = self._new_optimizer()
         self.data = data or {}
         self.history: list[dict] = []
+        self.plotted = time.monotonic()
         self.average: dict[str, torch.Tensor] = {}  # moving average of the epochs' parameters
         self.ended: dict[str, torch.Tensor] = {}  # mean of the final averages of the trainings before a restart
         self.start = _copied(self.model) if config.start_share or config.restart else {}
@@ -116,7 +118,7 @@ class Trainer:
         return len(deciding) - 1 - deciding.index(self.best) if deciding else 0
 
     def train(self) -> None:
-        """Run the remaining epochs."""
+        """Run the remaining epochs, and plot all of them."""
         for epoch in range(len(self.history) + 1, self.config.epochs + 1):
             if self.epochs_without_gain >= self.config.patience:
                 log.info("no gain for %d epochs: stopping", self.config.patience)
@@ -149,6 +151,7 @@ class Trainer:
                 "epoch %d  loss %.4f  %s%s  (%.0f s)",
                 epoch, loss, shown, "  best" if better else "", time.monotonic() - started,
             )  # fmt: skip
+        self._plot()
 
     @property
     def _restarts(self) -> int:
@@ -254,9 +257,13 @@ class Trainer:
         return json.loads(json.dumps(settings))
 
     def _write_state(self) -> None:
-        """Write log, plot and state: first the tensors, then, by rename, the description that names their file."""
+        """Write log and state: first the tensors, then, by rename, the description that names their file.
+
+        The plot is written now and then.
+        """
         write(self.folder / LOG_FILE, "".join(json.dumps(_finite_or_none(entry)) + "\n" for entry in self.history))
-        plot_history(self.history, self.folder / PLOT_FILE)
+        if time.monotonic() - self.plotted >= PLOT_SECONDS:
+            self._plot()
         tensors = {f"model.{name}": tensor.contiguous() for name, tensor in self.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor.contiguous() for name, tensor in state.items()}
@@ -272,6 +279,10 @@ class Trainer:
         for path in self.folder.glob(f"*.{TENSORS_FILE}"):
             if path.name != name:
                 path.unlink()
+
+    def _plot(self) -> None:
+        plot_history(self.history, self.folder / PLOT_FILE)
+        self.plotted = time.monotonic()
 
     def resume(self) -> bool:
         """Continue from the state in the folder; False if there is none.

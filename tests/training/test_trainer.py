@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.lexical_features import LEX3
+from rerank_plugin.training import trainer
 from rerank_plugin.training.pairs import draw_pairs
 from rerank_plugin.training.trainer import TrainingConfig
 from tests import small
@@ -275,6 +276,16 @@ def test_saved_measures_and_written_files(problem):
     assert all(entry["training_seconds"] >= 0 for entry in entries)
     png = files["log.png"].read_bytes()
     assert png.startswith(b"\x89PNG\r\n\x1a\n") and png.endswith(b"IEND\xaeB`\x82")
+
+
+@pytest.mark.parametrize(("seconds", "plots"), [(1000.0, [3]), (0.0, [1, 2, 3, 3])])
+def test_a_plot_takes_little_of_the_time(problem, monkeypatch, seconds, plots):
+    """It is drawn at the end, and before only so often."""
+    drawn = []
+    monkeypatch.setattr(trainer, "PLOT_SECONDS", seconds)
+    monkeypatch.setattr(trainer, "plot_history", lambda history, path: drawn.append(len(history)))
+    problem(epochs=3).trained()
+    assert drawn == plots
 
 
 def test_a_loss_that_is_not_a_number(problem):
