@@ -54,10 +54,12 @@ LISTS = (
     "authors", "full_names", "mesh", "major_topics", "subheadings", "types", "languages", "keywords", "chemicals",
     "notices",
 )  # fmt: skip
+LONGEST_VALUE = 1000  # characters: the longest names of groups of authors have some 300
 AND, NOT = "AND ", "NOT "  # before a field: every value is required, or none is allowed
 Values: TypeAlias = Mapping[str, str | int | Sequence[str | int]]
 _DATE = r"\d{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?"
 RANGE = re.compile(rf"({_DATE})|({_DATE})?(?:\.\.|:)({_DATE})?|(\d{{4}})?-(\d{{4}})?", re.ASCII)
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")  # not white space; halves, too
 _LETTERS = str.maketrans(dict(zip("ßæœøłđðþı", ("ss", "ae", "oe", "o", "l", "d", "d", "th", "i"))))
 _DROPPED, _PUNCTUATION = re.compile("['’`´.]"), re.compile(r"[\W_]+")
 
@@ -153,6 +155,10 @@ def _checked(field: str, value: str | int) -> str:
         value = str(value)
     if not isinstance(value, str):
         raise InputError(f"the filter {field} has the value {value!r}: expected a text")
+    if len(value) > LONGEST_VALUE:
+        raise InputError(f"the filter {field}:{value:.40}... has {len(value):,} characters: at most {LONGEST_VALUE:,}")
+    if control := CONTROL.search(value):
+        raise InputError(f"the filter {field}:{value!a} has the control character U+{ord(control[0]):04X}: remove it")
     if field in DATES:
         value = "".join(value.split()).replace("/", "-")
         years(value)

@@ -30,8 +30,11 @@ from rerank_plugin.files.checksums import passed
 
 
 def hash_strings(strings: Iterable[str]) -> np.ndarray:
-    """64-bit hashes, uint64 [n]; the same on every machine and in every process."""
-    digests = b"".join([blake2b(string.encode(), digest_size=8).digest() for string in strings])
+    """64-bit hashes, uint64 [n]; the same on every machine and in every process.
+
+    Half a character (a lone surrogate) is in no string of a table, and looked up in vain.
+    """
+    digests = b"".join([blake2b(string.encode(errors="surrogatepass"), digest_size=8).digest() for string in strings])
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 

@@ -563,7 +563,7 @@ class Index:
         if counts is None and (filter.values or filter.excluded):
             raise InputError(f"{self.folder} holds no metadata to filter by; build it with: {self.rebuild}")
         for field, _ in (*filter.values, *filter.excluded):
-            if field != "retracted" and not counts.get(FILTERS[field]):
+            if field != "retracted" and not counts.get(FILTERS.get(field)):
                 known = ", ".join(name for name, stored in FILTERS.items() if counts.get(stored)) or "none"
                 raise InputError(f"no document of {self.folder} has the field '{field}'; usable filters: {known}")
 

@@ -20,7 +20,8 @@ from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.spelling import spellings
 
 _YEAR = re.compile(r"(?:19|20)\d\d", re.ASCII)  # a word that also is the year of a document
-MOST_FORMS = 1000  # terms that a truncated word stands for
+MOST_FORMS = 1000  # terms that a truncated word stands for in a field
+MOST_FORMS_TOGETHER = 100_000  # of a strategy
 MOST_CLAUSES = 1 << 16  # of Lucene's query, fields and spellings included
 FIELDS = {
     ALL: ("title", "abstract", "subjects", "other_text"),
@@ -61,6 +62,8 @@ class StrategyQueries:
     def __init__(self, reader: Any, lucene: dict):
         package = "org.apache.lucene"
         self.reader, self.notes, self.fields = reader, dict[str, None](), frozenset(indexed_fields(reader))
+        self.forms = 0  # read of all truncated words
+        self.built = dict[Strategy, Any]()  # a part that is repeated is built once
         self.searcher = java_class(f"{package}.search.IndexSearcher")(reader)
         self.searcher.setMaxClauseCount(MOST_CLAUSES)
         self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
@@ -76,6 +79,11 @@ class StrategyQueries:
 
     def _query(self, strategy: Strategy) -> Any | None:
         """The query of a part; None for one of stop words only, which is left out."""
+        if strategy not in self.built:
+            self.built[strategy] = self._new_query(strategy)
+        return self.built[strategy]
+
+    def _new_query(self, strategy: Strategy) -> Any | None:
         if isinstance(strategy, Dates):
             return self._dates(strategy)
         if isinstance(strategy, Term):
@@ -183,6 +191,13 @@ class StrategyQueries:
             if len(forms) == MOST_FORMS:
                 self._note(f"{term.text}* has more than {MOST_FORMS:,} forms: the first in the alphabet are searched")
                 break
+            if self.forms == MOST_FORMS_TOGETHER:
+                self._note(
+                    f"{term.text}* has not all its forms: a strategy has at most {MOST_FORMS_TOGETHER:,} of all its "
+                    "truncated words"
+                )
+                break
+            self.forms += 1
             forms.append(form)
             value = iterator.next()
         return forms

@@ -39,7 +39,7 @@ class Stage:
     @classmethod
     def parse(cls, spec: str) -> Stage:
         """``RERANKER`` or ``RERANKER@N``; N is the digits after the last ``@``."""
-        match = re.fullmatch(r"(.+)@([0-9]+)", spec, re.DOTALL)
+        match = re.fullmatch(r"(.+)@([0-9]{1,18})", spec, re.DOTALL)
         return cls(match[1], int(match[2])) if match else cls(spec)
 
     @classmethod

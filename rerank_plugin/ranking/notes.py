@@ -46,8 +46,9 @@ MISTAKES = {re.compile(pattern): note for pattern, note in _MISTAKES.items()}
 
 def notes_of(query: Query, first_stage: FirstStage | None, reranker: Scorer | None) -> list[str]:
     """The notes on a query for a first stage and a reranker; None for either skips it."""
-    notes = [SYNTAX] if _READ_AS_WORDS.search(query.text) else []
-    notes += [note.format(found[1]) for mistake, note in MISTAKES.items() if (found := mistake.search(query.text))]
+    text = " ".join(query.text.split())  # patterns take long for much white space
+    notes = [SYNTAX] if _READ_AS_WORDS.search(text) else []
+    notes += [note.format(found[1]) for mistake, note in MISTAKES.items() if (found := mistake.search(text))]
     models = [] if first_stage is None else lacking_words(first_stage, query)
     models += [] if reranker is None else reranker.lacking_words(query)
     if names := " and ".join(dict.fromkeys(models)):

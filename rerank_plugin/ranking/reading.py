@@ -37,7 +37,7 @@ _CAPITALS = re.compile(
 )
 _JOURNAL = re.compile(r"\s*(?:the\s|.*\b(?:journal|annals|archives|acta|proceedings)\b).{1,200}", re.IGNORECASE)
 _WORD = re.compile(r"\s*(?=[\w/+-]*[^\W\d_])[\w/+'’-]+\s*")
-_WORDS = re.compile(r"[^\s()\[\]\"*?:;,]*\w[^\s()\[\]\"*?:;,]*")
+_WORDS = re.compile(r"[^\s()\[\]\"*?:;,]+")  # and a letter or digit is in it
 _FIELD = re.compile(r"\s*(\w{2,8}):\s*([^:\[\]\"()]{1,200}?)\s*")  # author:Muller K
 
 
@@ -101,18 +101,17 @@ def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:
     """The strategy that a text is; None for plain words."""
     if is_strategy(text):
         return reader.read(text)
+    text = " ".join(text.split())  # patterns take long for much white space
     if ids := _ids(index, text, reader):
         return ids
     if match := _DOI.fullmatch(text):
         return Term(match[1].rstrip(".,;"), "doi")
     if match := _PMC.fullmatch(text):
         return Term(match[1], "pmc")
-    stripped = " ".join(text.split())
     if match := _FIELD.fullmatch(text):
         term = Term(match[2], TAGS.get(match[1].lower(), ALL))
         return term if term.field in FIELDS and _count(index, term) else None
-    if SPACED_NAME.fullmatch(stripped):
-        stripped = stripped.replace(" ", "-")
+    stripped = text.replace(" ", "-") if SPACED_NAME.fullmatch(text) else text
     one_word = _WORD.fullmatch(stripped) is not None
     words, values = Term(stripped, ALL, phrase=not one_word), list[Term]()
     if _AUTHOR.fullmatch(text) or (_CAPITALS.fullmatch(text) and len(stripped.split()) < 4):
@@ -148,7 +147,7 @@ def _count(index: Index, strategy: Strategy) -> int:
 
 def _all_words(index: Index, query: Query, text: str) -> Strategy | None:
     """The strategy of documents with all words of a text; None if no document has them."""
-    words = dict.fromkeys(_WORDS.findall(text))
+    words = [word for word in dict.fromkeys(_WORDS.findall(text)) if re.search(r"\w", word)]
     strategy = Group(AND, tuple(Term(word) for word in words))
     if not 0 < len(words) <= MOST_CLAUSES:
         return None

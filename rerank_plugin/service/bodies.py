@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ ENCODINGS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflat
 RATIO = 100  # of the unpacked to the sent size, at most; texts have some 3 to 20
 SMALL = 1 << 20  # bytes that any compressed body may have when unpacked, whatever its ratio
 NEVER_REFUSED = 1 << 16  # bytes of a body that is not refused for the sum of all
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # as JSON escapes half a character, which may be one of a pair
+HALVES = re.compile("[\ud800-\udfff]")  # halves that are not of a pair
 MOST_FIELDS = 1000  # of a body that is an object: each unknown one would be an error of its own
 SEPARATORS = (b",", b":", b"[", b"{")  # a JSON text has at most as many keys and values, and one more
 FEW_SEPARATORS = 100_000  # allowed to any body
@@ -183,6 +186,7 @@ class JsonBody:
             raise RequestError(422, f"body: {hint}", "body")
         try:
             decoded = json.loads(body.decode("utf-8-sig"))
+            has_half = HALF.search(body) and HALVES.search(json.dumps(decoded, ensure_ascii=False))
         except RecursionError:
             raise RequestError(422, "body: is nested too deeply", "body") from None
         except ValueError as error:  # of JSON, of UTF-8, or of a number with thousands of digits
@@ -197,7 +201,10 @@ class JsonBody:
                         413, f"{field} has {len(items)} items, but a request may have at most {limit}", field
                     )
         try:
-            return self.choose(decoded).model_validate(decoded)
+            valid = self.choose(decoded).model_validate(decoded)
         except ValidationError as error:
             field, reason = describe_invalid(error.errors(include_url=False, include_context=False)[0])
             raise RequestError(422, f"{field or 'body'}: {reason}", field or "body") from None
+        if has_half:
+            raise RequestError(422, "body: has half a character (a lone surrogate): remove it", "body")
+        return valid

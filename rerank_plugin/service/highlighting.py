@@ -55,14 +55,15 @@ def places(query: str, title: str, abstract: str) -> dict[str, list[str]]:
 
 def phrases(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, int]]:
     """Runs of consecutive matching words: start and end, in code points, and the number of different stems."""
-    start, end, matched = 0, -1, frozenset[str]()
+    start, end, matched = 0, -1, set[str]()
     for next_start, next_end, word_stems in matches(stems, text):
         if matched and not WORD.search(text, end, next_start):
-            end, matched = next_end, matched | word_stems
+            end = next_end
+            matched |= word_stems  # in place: a run may have thousands of stems
             continue
         if matched:
             yield start, end, len(matched)
-        start, end, matched = next_start, next_end, word_stems
+        start, end, matched = next_start, next_end, {*word_stems}
     if matched:
         yield start, end, len(matched)
 

@@ -17,17 +17,19 @@ from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Date
 from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
 
 MOST_CLAUSES = 1000
-MOST_NESTED = 100  # parentheses in parentheses, and changes between AND, OR and NOT
+MOST_NESTED = 100  # parentheses in parentheses, and groups in groups, those of earlier lines included
 MOST_NEAR = 1000
+MOST_DIGITS = 4  # of the number of a line, or of words
+SPLIT = "split the strategy into several"
 DATES = ("dp", "edat")
 _TOKEN = re.compile(
     r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?:(?!\w)|(?=(?:AND|OR|NOT)\b)))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w)(?!(?:AND|OR|NOT)\b))+|\[)'
 )
 _QUOTES = str.maketrans("“”„‟″＂", '""""""')
-_OVID = re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]+/|\b[Oo]r/\d+-\d+")
+_OVID = re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]{1,100}/|\b[Oo]r/\d+-\d+")
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _REFERENCE = re.compile(r"#(\d{1,4})")
-_DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?")
+_DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?", re.ASCII)
 _LAST = re.compile(r"(?:published )?last (\d{1,4}) (day|week|month|year)s?", re.IGNORECASE)
 _DAYS = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}
 _NO_END = "3000"  # PubMed's last year
@@ -40,7 +42,7 @@ SYNTAX = re.compile(
       (?:^|[\s)"\]])(?-i:AND|OR|NOT)(?:[\s(]|$)                          # an operator
     | (?:^|[\s(])"[^"\s][^"]*"(?=$|[\s)\[*]|(?-i:AND|OR|NOT)\b)                               # a phrase
     | \[\s*(?:{_KNOWN_TAG})\s*(?::\s*(?:~\s*\d+|noexp))?\s*\](?:(?!\w)|(?-i:AND|OR|NOT)\b)  # a tag
-    | \w{{2,}}\*(?=$|[\s)\[])                                            # a truncated word
+    | \b\w{{2,}}\*(?=$|[\s)\[])                                          # a truncated word
     | (?:^|\s)\#\d{{1,4}}(?:\s|$)                                        # a line of a strategy
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -53,7 +55,7 @@ def is_strategy(text: str) -> bool:
     >>> [is_strategy(text) for text in ("cats AND dogs", "cats and dogs", "IL-6 (p<0.05)", 'a "quote')]
     [True, False, False, False]
     """
-    return SYNTAX.search(text.translate(_QUOTES)) is not None
+    return SYNTAX.search(" ".join(text.translate(_QUOTES).split())) is not None
 
 
 class Headings(Protocol):
@@ -101,8 +103,8 @@ class Reader:
         numbered = len(lines) > 1 and all(_NUMBERED.match(line) for _, line in lines)
         if not numbered:
             return self._kept(self._tree(_tokens(text, 0), text, {}), text)
-        earlier: dict[int, Strategy | None] = {}
-        last: Strategy | None = None
+        earlier: dict[int, _Part] = {}
+        last = _Part(None)
         for place, line in lines:
             match = _NUMBERED.match(line)
             assert match is not None, "checked above"
@@ -110,16 +112,16 @@ class Reader:
             earlier[int(match[1])] = last
         return self._kept(last, text)
 
-    def _kept(self, tree: Strategy | None, text: str) -> Strategy:
-        if tree is None:
+    def _kept(self, part: _Part, text: str) -> Strategy:
+        if part.tree is None:
             reason, shown = "; ".join(self.notes) or "give words", " ".join(text.split())
             raise InputError(f"nothing of '{shown:.60}' can be searched for here: {reason}")
-        return tree
+        return part.tree
 
-    def _tree(self, tokens: list[_Token], line: str, earlier: dict[int, Strategy | None]) -> Strategy | None:
-        """The tree of one line; None where all of it is left out."""
+    def _tree(self, tokens: list[_Token], line: str, earlier: dict[int, _Part]) -> _Part:
+        """The tree of one line."""
         only_references = bool(earlier) and all(
-            token.kind in ("open", "close", AND, OR, NOT) or token.text.lstrip("#").isdecimal() for token in tokens
+            token.kind in ("open", "close", AND, OR, NOT) or _is_number(token.text.lstrip("#")) for token in tokens
         )
         stack, tagged, at = [_Level(None)], _tagged_parentheses(tokens), 0
         while at < len(tokens):
@@ -136,11 +138,11 @@ class Reader:
                     raise _error(token, "nothing between '(' and ')'", "remove them, or write a term between them")
                 level.finish()
                 stack.pop()
-                tree = level.tree
+                part = level.part
                 if at < len(tokens) and tokens[at].kind == "tag":
-                    tree = self._tagged(tree, tokens[at])
+                    part = part._replace(tree=self._tagged(part.tree, tokens[at]))
                     at += 1
-                stack[-1].add(tree, token)
+                stack[-1].add(part, token)
             elif token.kind in (AND, OR, NOT):
                 level.operate(token)
             elif token.kind == "tag":
@@ -158,7 +160,7 @@ class Reader:
         if not stack[0].begun:
             raise InputError(f"no term in '{line.strip():.60}': give words to search for")
         stack[0].finish()
-        return stack[0].tree
+        return stack[0].part
 
     def _operand(self, tokens: list[_Token], at: int, level: _Level) -> int:
         """Add a phrase, or the words up to the next operator, with its tag; returns the place of the next token."""
@@ -184,7 +186,7 @@ class Reader:
             return at
         name, near = self._field(tag)
         if name is None:
-            level.add(None, first)
+            level.add(_Part(None), first)
             return at
         text = " ".join(word.text for word in words)
         if name in DATES:
@@ -192,7 +194,7 @@ class Reader:
         term = self._term(text, name, first, first.kind == "phrase", near)
         if name in HEADINGS and not tag.text.lower().rstrip(" ]").endswith("noexp"):
             term = self._exploded(term)
-        level.add(term, first)
+        level.add(_Part(term), first)
         return at
 
     def _untagged(self, words: list[_Token], level: _Level) -> None:
@@ -212,7 +214,7 @@ class Reader:
                 parts = tuple(term for term in terms if term is not None)
                 terms = [Group(OR, (*mapped, parts[0] if len(parts) == 1 else Group(AND, parts)))]
             for term in terms:
-                level.add(term, first)
+                level.add(_Part(term), first)
             words = words[count:]
 
     def _exploded(self, strategy: Strategy | None) -> Strategy | None:
@@ -234,7 +236,7 @@ class Reader:
         """The field of a tag, None for one that cannot be answered, and the number of words of a proximity."""
         name, near = re.sub(r"\s*:\s*", ":", " ".join(tag.text[1:-1].lower().split())), None
         if match := _NEAR.fullmatch(name):
-            name, near = match[1], int(match[2])
+            name, near = match[1], int(match[2]) if len(match[2]) <= MOST_DIGITS else MOST_NEAR + 1
             if TAGS.get(name) not in ("ti", "ab", "tiab", ALL) or near > MOST_NEAR:
                 raise _error(tag, f"{tag.text} is no proximity", 'write it as "two words"[tiab:~3]')
         if name in UNANSWERED:
@@ -253,7 +255,7 @@ class Reader:
     def _term(self, text: str, name: str, token: _Token, phrase: bool, near: int | None) -> Strategy | None:
         self.clauses += 1
         if self.clauses > MOST_CLAUSES:
-            raise _error(token, f"more than {MOST_CLAUSES:,} terms", "split the strategy into several")
+            raise _error(token, f"more than {MOST_CLAUSES:,} terms", SPLIT)
         text = " ".join(text.split())
         truncated = text.endswith("*")
         bare = text.rstrip("*").strip()
@@ -297,7 +299,7 @@ class Reader:
         if parts[0] > f"{parts[-1]}~":
             raise _error(first, f"the dates {text} end before they begin", "exchange them")
         self.clauses += 1
-        level.add(Dates(name, parts[0], parts[-1]), first)
+        level.add(_Part(Dates(name, parts[0], parts[-1])), first)
         return at
 
     def _tagged(self, tree: Strategy | None, tag: _Token) -> Strategy | None:
@@ -313,12 +315,20 @@ class Reader:
             self.notes.append(note)
 
 
+class _Part(NamedTuple):
+    """A part of a strategy, with its size: as lines name earlier ones, it could double with each line."""
+
+    tree: Strategy | None  # None: all of it is left out
+    terms: int = 1
+    depth: int = 0  # groups in groups
+
+
 class _Level:
     """The part of a strategy between two parentheses, read from left to right."""
 
     def __init__(self, opened: _Token | None, tagged: bool = False):
-        self.opened, self.tagged, self.begun, self.changes = opened, tagged, False, 0
-        self.tree: Strategy | None = None
+        self.opened, self.tagged, self.begun = opened, tagged, False
+        self.part = _Part(None)
         self.operator: _Token | None = None
 
     def operate(self, token: _Token) -> None:
@@ -331,23 +341,27 @@ class _Level:
             raise _error(token, f"{token.kind} follows no term", "write a term before it, or the word in small letters")
         self.operator = token
 
-    def add(self, part: Strategy | None, token: _Token) -> None:
+    def add(self, part: _Part, token: _Token) -> None:
         role = AND if self.operator is None else self.operator.kind
         self.operator, first = None, not self.begun
         self.begun = True
-        if part is None:  # left out
+        before, terms = self.part.tree, self.part.terms + part.terms
+        if part.tree is None:  # left out
             return
-        if self.tree is None:
+        if before is None:
             if first or role != NOT:
-                self.tree = part
+                self.part = part
             return
-        if isinstance(self.tree, Group) and self.tree.role == role:
-            self.tree = Group(role, (*self.tree.parts, part))
-            return
-        self.changes += 1
-        if self.changes > MOST_NESTED:
+        if terms > MOST_CLAUSES:
+            raise _error(token, f"more than {MOST_CLAUSES:,} terms, with those of earlier lines", SPLIT)
+        if isinstance(before, Group) and before.role == role:
+            depth = max(self.part.depth, part.depth + 1)
+            self.part = _Part(Group(role, (*before.parts, part.tree)), terms, depth)
+        else:
+            depth = max(self.part.depth, part.depth) + 1
+            self.part = _Part(Group(role, (before, part.tree)), terms, depth)
+        if depth > MOST_NESTED:
             raise _error(token, f"AND, OR and NOT change more than {MOST_NESTED} times", "group terms by parentheses")
-        self.tree = Group(role, (self.tree, part))
 
     def finish(self) -> None:
         if self.operator is not None:
@@ -401,16 +415,20 @@ def _tagged_parentheses(tokens: list[_Token]) -> set[int]:
     return tagged
 
 
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
 def _reference(token: _Token, bare: bool) -> int:
     """The number of the line that a token names; 0 if it names none. ``bare``: a number alone names one."""
     if token.kind != "word":
         return 0
     if match := _REFERENCE.fullmatch(token.text):
         return int(match[1])
-    return int(token.text) if bare and token.text.isdecimal() else 0
+    return int(token.text) if bare and _is_number(token.text) else 0
 
 
-def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, Strategy | None]) -> bool:
+def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, _Part]) -> bool:
     """Whether a token is the number of an earlier line, and no word of several."""
     operators = (AND, OR, NOT)
     before, after = tokens[at - 1].kind if at else AND, tokens[at + 1].kind if at + 1 < len(tokens) else AND
@@ -418,7 +436,7 @@ def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, Strategy | N
     return (
         before in (*operators, "open")
         and after in (*operators, "close")
-        and number.isdecimal()
+        and _is_number(number)
         and int(number) in earlier
     )
 

@@ -29,6 +29,7 @@ _BRITISH = {
 }  # fmt: skip
 _SUFFIXES = ("ise", "ises", "ised", "iser", "ising", "isation", "lyse", "lysed", "lysing", "aemia", "aemic")
 SHORTEST = 5  # letters of a word that has other spellings
+MOST_FORMS = 64  # of a word: they double with each part that is spelled in two ways
 # Short names of families, in full; "tumour" as well as "tumor", since a phrase has no other spellings.
 _IN_FULL = {
     "il": ("interleukin",), "ifn": ("interferon",), "tgf": ("transforming growth factor",),
@@ -63,6 +64,8 @@ def spellings(word: str) -> list[str]:
     forms = [word]
     if len(word) >= SHORTEST and word.isascii() and word.isalpha():
         for british, american in _BRITISH.items():
+            if len(forms) >= MOST_FORMS:
+                break
             one, other = (british, american) if british in word else (american, british)
             if word.endswith(one) if british in _SUFFIXES else one in word:
                 forms += [

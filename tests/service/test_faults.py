@@ -171,6 +171,31 @@ def test_malformed_bodies_get_an_error(service, body):
     assert answer.status_code == 200 or answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("export", {"docids": ["\ud800"]}),
+        ("screening", {"search": {"query": ["a"]}, "decided": ["\ud800"]}),
+        *(
+            ("screening", {"search": {"query": ["a"], **search}})
+            for search in (
+                {"reranker": "\ud800"}, {"first_stage": "\ud800"}, {"filter": ["type:\ud800"]},
+                {"filter": ["\ud800:a"]}, {"reranker": f"titles@{'9' * 5000}"}, {"filter": ["type:\0"]},
+                {"filter": ["type:" + "a" * 5000]},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_texts_that_no_index_can_have_are_refused(service, path, body):
+    answer = service.post(f"/v1/small/{path}", content=json.dumps(body), headers=JSON)
+    assert answer.status_code in (400, 422) and answer.json()["error"], answer.text
+
+
+def test_an_unknown_field_of_values_is_refused(service):
+    answer = service.get("/v1/small/values", params={"field": "x"})
+    assert answer.status_code == 400 and "has the field 'x'; usable filters" in answer.json()["error"]
+
+
 def test_gzip_bodies_are_unpacked_within_the_limit(service):
     body = json.dumps({"query": "a", "texts": ["a text", "b"]}).encode()
 

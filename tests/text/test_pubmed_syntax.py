@@ -8,6 +8,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.strategy import ranking_words
 from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, MOST_NESTED, Reader, is_strategy
 
+DOUBLED = "1 a\n" + "\n".join(f"{n} {n - 1} {{{n % 2}}} {n - 1}" for n in range(2, 40))  # 2^38 terms
 LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (animals[mh:noexp] NOT humans[mh:noexp])"
 
 
@@ -101,6 +102,11 @@ def test_what_is_not_answered_is_noted(text, read_as, note):
         (" OR ".join(["x"] * (MOST_CLAUSES + 1)), f"more than {MOST_CLAUSES:,} terms; split"),
         ("(" * 2000 + "a" + ")" * 2000, f"more than {MOST_NESTED} parentheses"),
         ("a" + " AND b OR c" * 200, f"change more than {MOST_NESTED} times"),
+        (DOUBLED.format("OR", "AND"), "more than 1,000 terms, with those of earlier lines; split"),
+        (DOUBLED.format("OR", "OR"), "more than 1,000 terms"),
+        ("1 a\n" + "\n".join(f"{n} {n - 1} {('OR', 'AND')[n % 2]} b" for n in range(2, 200)), "change more than"),
+        (f'"a b"[tiab:~{"9" * 5000}]', "is no proximity"),
+        ("٢٠١٥[dp]", "is no date"),
     ],
 )
 def test_what_is_malformed_is_refused_with_its_place(text, message):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rerank_plugin.text.spelling import spellings
+from rerank_plugin.text.spelling import _BRITISH, MOST_FORMS, spellings
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,10 @@ def test_spellings_of_one_word(one, other):
 )
 def test_short_forms_and_full_ones(name, form):
     assert form in spellings(name)
+
+
+def test_the_spellings_of_a_word_are_bounded():
+    assert len(spellings("".join(_BRITISH))) <= 2 * MOST_FORMS
 
 
 @pytest.mark.parametrize("word", ["cats", "size", "wise", "heart", "6", "IL-6-174", "Meniere", "2019", "DNAs", "alpha"])
