@@ -236,10 +236,21 @@ class NextCommit:
     ) -> Joined:
         """Join the segments, and write the description of the commit; it is not the current one yet.
 
+        ============  ==========================  =====  =======  ====================
+        commit        parts                       added  deleted  and
+        ============  ==========================  =====  =======  ====================
+        new index     the new                     all             without ``before``
+        add           those of before, the new    new    more     ``gone``: replaced
+        delete        those of before             0      more     ``gone``
+        small merge   those of before, one a      one a  fewer    ``copied``
+                      shard for several           shard
+        merge         one a shard                 all    none     ``anew``
+        ============  ==========================  =====  =======  ====================
+
         Args:
             parts, added, gone, deleted, copied: as in :func:`~rerank_plugin.indexes.joining.join`.
             entries: of the description, that do not follow from these.
-            anew: whether the segments hold nothing but what is left of the commit before.
+            anew: whether terms get new numbers, and the documents are counted anew: all are in new segments.
         """
         before = None if self.before is None or anew else self.before.forward
         joined = join(self.folder, self.own, parts, added, before, gone, deleted, copied)

@@ -10,8 +10,8 @@ unique_FIELD           uint32   [R]     distinct terms in the field (title, abst
 df_FIELD               uint32   [V]     documents of the segment that hold the term in the field
 concepts               uint32   [Tc]    concepts of all documents in text order, as rows of the index's knowledge base
 concept_offsets        uint64   [R+1]   where each document's concepts start
-numbers                uint32   [V]     the number of each term in the whole index; a segment whose terms have the same
-                                        numbers there has no such file
+numbers                uint32   [V]     the number of each term in the whole index, written with the segment's first
+                                        commit; a segment whose terms have the same numbers there has no such file
 =====================  =======  ======  =============================================================================
 
 The string tables (:mod:`rerank_plugin.files.string_table`) are ``ids`` (external ids), ``titles`` (as written),

@@ -5,6 +5,11 @@ NUMBER modulo the number of shards. The commit of the index names the segments o
 those of any index: so a shard, which may be opened alone, scores its documents as a single index of all would. Lucene
 computes its statistics from what it reads, so ``rest/NUMBER/`` of a shard is a Lucene index with the numbers of the
 documents that the commit NUMBER has added to the other shards, and none of their words.
+
+Processes write the shards of a new index, on one machine or several (:mod:`rerank_plugin.cluster.building`). One
+process writes the commit, and all updates later, one shard after the other (:mod:`rerank_plugin.indexes.updating`).
+Machines that search read the same folder: they go on with their commit until their coordinator opens the index again. A
+machine with a copy of the folder gets another copy, beside the first: no file of a commit changes under a reader.
 """
 
 from __future__ import annotations

@@ -233,7 +233,11 @@ def merge(
 
 
 def _merge_small(folder: str | Path) -> None:
-    """Merge the last segments of each shard into one where a shard has `MOST`, but none of the first ones."""
+    """Merge the last segments of each shard into one where a shard has `MOST`, but none of the first ones.
+
+    A commit's segments go together. Of the commits, the first whose documents are at most `SMALLER` times those of all
+    later ones begins the merge, so that a document is copied the fewer times the more there are.
+    """
     with next_commit(folder) as commit:
         written = Counter[int]()  # documents by the commit that has written them, in the order of rows
         segments = Counter[int]()

@@ -334,7 +334,7 @@ class VectorStore(VectorSearch):
         return float(np.mean(shares))
 
 
-@singledispatch  # an index whose vectors other processes have opens them there
+@singledispatch  # an index whose vectors other processes have opens them there: registered in cluster/index.py
 def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | None = None) -> VectorStore | None:
     """The store that an index has for the weights ``key``; None if it has none.
 

@@ -96,7 +96,7 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
     return load_over(index, spec, options)
 
 
-@singledispatch  # an index whose documents other processes score loads it there
+@singledispatch  # an index whose documents other processes score loads it there: registered in cluster/index.py
 def load_over(index: ForwardIndex, spec: str, options: RerankerOptions) -> Scorer:
     """As `load`."""
     name, _, rest = spec.partition(":")

@@ -80,7 +80,7 @@ class LuceneConfig:
         return open_stage(index, self)
 
 
-@singledispatch  # an index that other processes search opens one that asks them
+@singledispatch  # an index that other processes search opens one that asks them: registered in cluster/index.py
 def open_stage(index: Index, config: LuceneConfig) -> LuceneFirstStage:
     """The first stage of a configuration over an index; an `InputError` if it cannot be computed there."""
     return LuceneFirstStage(index, config)
