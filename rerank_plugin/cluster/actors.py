@@ -27,7 +27,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
-from rerank_plugin.cluster.channel import Address, Channel, Channels, listen
+from rerank_plugin.cluster.channel import AGREEING, Address, Channel, Channels, listen
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import Question, Shards
@@ -224,8 +224,8 @@ class RayShards(Shards):
                 self._quarantine(*of)
                 continue
             self.channels[of] = Channels(address, tuple(self.opening))
-            try:  # a port that no machine can reach is told before the first search
-                self.channels[of].idle.append(self.channels[of].take(self.timeout))
+            try:  # a port that no machine can reach is told before the first search; a busy machine is no such
+                self.channels[of].take(max(self.timeout, AGREEING)).close()
             except OSError as error:
                 place = f"{address.host}:{address.port}"
                 raise InputError(f"{self._name(*of)} cannot be reached at {place} ({error}): open the port") from error
