@@ -12,6 +12,7 @@ In shapes R are the documents of the folder and D the numbers of a vector.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import struct
@@ -172,7 +173,8 @@ class FaissFolder:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Positions, int64 [n], and scores, float32 [n], of the nearest documents, best first; n is at most ``depth``.
 
-        Scores are inner products, or squared distances with a minus before them, so that more is better.
+        Scores are inner products, or squared distances with a minus before them, so that more is better. The fewer
+        documents are allowed, the more lists of IVF are read and the more candidates of HNSW kept.
 
         Args:
             vector: of the query, float32 [D].
@@ -198,13 +200,13 @@ class FaissFolder:
                     "%s: a search on a GPU finds %s documents at most, and selects none: the CPU does this one, and "
                     "others that need more", self.folder, f"{MOST:,}",
                 )  # fmt: skip
-        selector = None
-        if allowed is not None:
-            bits = np.packbits(allowed, bitorder="little")
-            selector = faiss.IDSelectorBitmap(bits)
         parameters = None
-        if selector is not None or ef_search is not None:
-            parameters = _parameters(faiss.downcast_index(self.index), selector, ef_search)
+        if allowed is not None:
+            selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+            more = len(allowed) / max(int(np.count_nonzero(allowed)), 1)
+            parameters = _parameters(faiss.downcast_index(self.index), selector, ef_search, more, depth)
+        elif ef_search is not None:
+            parameters = _parameters(faiss.downcast_index(self.index), None, ef_search)
         try:
             return self._found(self.index, vector, depth, parameters)
         except InputError:
@@ -246,23 +248,24 @@ class NoSelectionError(InputError):
         super().__init__(f"{folder}: a Faiss index of the kind {kind} cannot leave documents out of a search")
 
 
-def _parameters(index: Any, selector: Any, ef_search: int | None) -> Any:
-    """Faiss's search parameters for a kind of index and what it is made of."""
+def _parameters(index: Any, selector: Any, ef_search: int | None, more: float = 1.0, depth: int = 1) -> Any:
+    """Faiss's search parameters for a kind of index and what it is made of; ``more`` lists or candidates as usual."""
     import faiss
 
+    rest = selector, ef_search, more, depth
     if isinstance(index, faiss.IndexPreTransform):
-        inner = _parameters(faiss.downcast_index(index.index), selector, ef_search)
-        return faiss.SearchParametersPreTransform(index_params=inner)
+        return faiss.SearchParametersPreTransform(index_params=_parameters(faiss.downcast_index(index.index), *rest))
     if isinstance(index, faiss.IndexIDMap):
-        return _parameters(faiss.downcast_index(index.index), selector, ef_search)
+        return _parameters(faiss.downcast_index(index.index), *rest)
     if isinstance(index, faiss.IndexRefine):
-        inner = _parameters(faiss.downcast_index(index.base_index), selector, ef_search)
+        inner = _parameters(faiss.downcast_index(index.base_index), *rest)
         return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
     if isinstance(index, faiss.IndexIVF):
         kind = faiss.IVFPQSearchParameters if isinstance(index, faiss.IndexIVFPQ) else faiss.SearchParametersIVF
-        return kind(sel=selector, nprobe=index.nprobe)
+        return kind(sel=selector, nprobe=min(math.ceil(index.nprobe * more), index.nlist))
     if isinstance(index, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(sel=selector, efSearch=ef_search or index.hnsw.efSearch)
+        kept = max(ef_search or index.hnsw.efSearch, depth)
+        return faiss.SearchParametersHNSW(sel=selector, efSearch=min(math.ceil(kept * more), max(index.ntotal, 1)))
     return None if selector is None else faiss.SearchParameters(sel=selector)
 
 

@@ -94,6 +94,17 @@ def test_the_best_allowed_documents_of_every_kind(tmp_path, index, queries, fact
             assert hits.first_stage_scores == pytest.approx([score for score, _ in best], abs=1e-4)
 
 
+@pytest.mark.parametrize("factory", ["HNSW8", "IVF20,Flat"])
+def test_a_narrow_filter_finds_as_many(tmp_path, factory):
+    """With its own number of candidates or lists, an index finds one or two of them."""
+    vectors = write(tmp_path / "f", factory, [str(number) for number in range(2000)])
+    folder, allowed = FaissFolder(tmp_path / "f", nprobe=1), np.arange(2000) % 50 == 7
+    positions, scores = folder.search(vectors[3], 20, allowed)
+    assert len(positions) == 20 and allowed[positions].all()
+    best = np.sort(vectors[allowed] @ vectors[3])[::-1][:20]
+    assert len(np.intersect1d(scores.round(3), best.round(3))) >= 18
+
+
 def test_ids_of_either_side_alone_are_counted_and_named(tmp_path, index, queries, caplog):
     ids = [*index.forward.ids.take(np.arange(3)), "strange"]
     write(tmp_path / "f", "Flat", ids)
