@@ -128,6 +128,8 @@ def main(argv: list[str] | None = None) -> None:
         if options.query is not None:
             parser.error("--strategy is a --query from a file: give one of them")
         options.query = "\n".join(line.rstrip("\r\n") for _, line in lines(options.strategy))
+        if not options.query.strip():
+            raise InputError(f"{options.strategy}: is empty: write a strategy into it, as cats AND dogs")
     if options.list_rerankers:
         from rerank_plugin.rerankers import known_names
 

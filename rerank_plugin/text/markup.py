@@ -24,10 +24,10 @@ _MATHS = (
 _ATTRIBUTES = r"""(?:\s+[\w:.-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=]+))*\s*"""
 _NAMES = "|".join(f"{_INLINE} {_BLOCK_NAMES} {_MATHS}".split())
 # A name with a namespace, such as jats:p, is always a tag.
-_TAG = re.compile(rf"<!--.*?-->|</?(?:[a-z]\w*:([a-z][\w-]*)|({_NAMES})){_ATTRIBUTES}/?>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(rf"</?(?:[a-z]\w*:([a-z][\w-]*)|({_NAMES})){_ATTRIBUTES}/?>", re.IGNORECASE)
 BLOCKS = frozenset(_BLOCK_NAMES.split())  # elements that end a line or a cell
 _POWER = re.compile(
-    rf"(?<=\d)<(?:\w+:)?sup{_ATTRIBUTES}>\s*([+−–-]?)\s*(\d+)\s*</(?:\w+:)?sup\s*>", re.IGNORECASE
+    rf"(?<=\d)<(?:\w+:)?sup{_ATTRIBUTES}>\s*(?:([+−–-])\s*)?(\d+)\s*</(?:\w+:)?sup\s*>", re.IGNORECASE
 )  # fmt: skip
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 _TIMES_ESCAPED = 3
@@ -48,12 +48,21 @@ def without_markup(text: str) -> str:
         if plain == (plain := _ENTITY.sub(lambda entity: html.unescape(entity.group()), plain)):
             break
     if "<" in plain:
-        plain = _TAG.sub(_space, _POWER.sub(_power, plain))
+        plain = _TAG.sub(_space, _POWER.sub(_power, _without_comments(plain)))
     return text if plain == text else plain.strip()
 
 
+def _without_comments(text: str) -> str:
+    """The text without comments; the time is linear, also where none ends."""
+    kept, at = list[str](), 0
+    while (begun := text.find("<!--", at)) >= 0 and (end := text.find("-->", begun + 4)) >= 0:
+        kept.append(text[at:begun])
+        at = end + 3
+    return "".join([*kept, text[at:]])
+
+
 def _power(found: re.Match) -> str:
-    return f"^{'-' if found[1] in ('−', '–') else found[1]}{found[2]}"
+    return f"^{'-' if found[1] in ('−', '–') else found[1] or ''}{found[2]}"
 
 
 def _space(tag: re.Match) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.search import main as search
@@ -195,6 +196,9 @@ def test_lines_of_a_strategy(many, tmp_path, capsys):
     (tmp_path / "s.txt").write_text(strategy)
     search(["--index", str(many.folder), "--strategy", str(tmp_path / "s.txt"), "--show", "1"])
     assert capsys.readouterr().err.startswith("read as trial[ti] AND review[pt]: 350 documents (plain words:")
+    (tmp_path / "s.txt").write_text("\n")
+    with pytest.raises(InputError, match=r"s\.txt: is empty: write a strategy"):
+        search(["--index", str(many.folder), "--strategy", str(tmp_path / "s.txt")])
 
 
 def test_a_run_of_strategies(many, tmp_path):

@@ -1,5 +1,7 @@
 """Tags and entities in texts."""
 
+import time
+
 import pytest
 
 from rerank_plugin.text.markup import without_markup
@@ -29,3 +31,10 @@ from rerank_plugin.text.markup import without_markup
 def test_text(text, expected):
     assert without_markup(text) == (text if expected is None else expected)
     assert without_markup(without_markup(text)) == without_markup(text)
+
+
+@pytest.mark.parametrize("begun, repeated", [("", "<!--"), ("1<sup>", " "), ("<a", " "), ("", "<x:y "), ("", "&")])
+def test_the_time_is_linear(begun, repeated):
+    started = time.thread_time()
+    without_markup(begun + repeated * (100_000 // len(repeated)))
+    assert time.thread_time() - started < 3
