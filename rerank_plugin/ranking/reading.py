@@ -28,6 +28,7 @@ MOST_IDS = 1000
 FEW = 2  # documents: rare words may be misspelled
 _PREFIX = re.compile(r"\s*(?:pmid|pubmed id|https?://pubmed\.ncbi\.nlm\.nih\.gov/)[:\s]*(?=\d)", re.IGNORECASE)
 _DOI = re.compile(r"\s*(?:doi:\s*|https?://(?:dx\.)?doi\.org/)?(10\.\d{4,9}/\S+?)\s*", re.IGNORECASE)
+_BEFORE_DOI = re.compile(r"(?<![:\s])\s+(?=doi:|https?:|10\.\d)", re.IGNORECASE)
 _PMC = re.compile(r"\s*(PMC\d{1,9})\s*", re.IGNORECASE)
 FIELDS = ("ti", "ab", "tiab", "au", "1au", "ta", "mh", "pt", "la")  # of AUTHOR: and the like
 # A last name of up to four words, and initials; or names that all begin with a capital letter.
@@ -104,8 +105,10 @@ def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:
     text = " ".join(text.split())  # patterns take long for much white space
     if ids := _ids(index, text, reader):
         return ids
-    if match := _DOI.fullmatch(text):
-        return Term(match[1].rstrip(".,;"), "doi")
+    dois = [_DOI.fullmatch(part) for part in _BEFORE_DOI.split(text.strip())]
+    if all(dois) and len(dois) <= MOST_IDS:
+        terms = tuple(Term(match[1].rstrip(".,;"), "doi") for match in dois if match)
+        return terms[0] if len(terms) == 1 else Group(OR, terms)
     if match := _PMC.fullmatch(text):
         return Term(match[1], "pmc")
     if match := _FIELD.fullmatch(text):

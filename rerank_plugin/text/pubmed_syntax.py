@@ -26,11 +26,19 @@ _TOKEN = re.compile(
     r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?:(?!\w)|(?=(?:AND|OR|NOT)\b)))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w)(?!(?:AND|OR|NOT)\b))+|\[)'
 )
 _QUOTES = str.maketrans("“”„‟″＂", '""""""')
-_OVID = re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]{1,100}/|\b[Oo]r/\d+-\d+")
+_OTHERS = {  # signs of languages that are none of PubMed's
+    "Ovid": re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]{1,100}/|\b[Oo]r/\d+-\d+"),
+    "Embase": re.compile(r"'/(?:exp|de|mj)\b|(?<=\S):(?:ti|ab|kw)\b(?:,\w+)*|\bNEAR/\d+"),
+    "Scopus": re.compile(r"\bTITLE(?:-ABS(?:-KEY)?)? ?\(|\bPUBYEAR\b|\bW/\d+"),
+    "EBSCO": re.compile(r'\bM[HJM] "|\b(?:TI|AB|TX) (?=[("])'),
+}
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
+_MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
+_ID = re.compile(r"(?P<doi>10\.\d{4,9}/\S+)|(?P<pmid>[0-9]{6,8})")  # alone between operators
 _REFERENCE = re.compile(r"#(\d{1,4})")
 _DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?", re.ASCII)
 _LAST = re.compile(r"(?:published )?last (\d{1,4}) (day|week|month|year)s?", re.IGNORECASE)
+_YEARS = re.compile(r"y_(\d{1,3})")  # of PubMed's filters
 _DAYS = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}
 _NO_END = "3000"  # PubMed's last year
 _NEAR = re.compile(r"(.*?)\s*:\s*~\s*(\d+)", re.DOTALL)
@@ -95,20 +103,20 @@ class Reader:
             InputError: it is malformed; the message names the place and the cure.
         """
         text = text.translate(_QUOTES)
-        if match := _OVID.search(text):
-            self._note(
-                f"'{match[0].strip()}' of Ovid's language is read as words: write PubMed's tags, as in aspirin[ti]"
-            )
-        lines = [(place, line) for place, line in _lines(text) if line.strip()]
-        numbered = len(lines) > 1 and all(_NUMBERED.match(line) for _, line in lines)
-        if not numbered:
+        for owner, signs in _OTHERS.items():
+            if match := signs.search(text):
+                found = f"'{match[0].strip()}' of {owner}'s language"
+                self._note(f"{found} is read as words: write PubMed's tags, as in aspirin[ti]")
+        begun = _numbered(text)
+        if not begun:
             return self._kept(self._tree(_tokens(text, 0), text, {}), text)
+        if before := " ".join(text[: begun[0].start()].split()):
+            self._note(f"'{before:.60}' stands before the first numbered line, and is left out")
         earlier: dict[int, _Part] = {}
         last = _Part(None)
-        for place, line in lines:
-            match = _NUMBERED.match(line)
-            assert match is not None, "checked above"
-            last = self._tree(_tokens(line[match.end() :], place + match.end()), line, earlier)
+        for match, end in zip(begun, [*(match.start() for match in begun[1:]), len(text)]):
+            line = text[match.end() : end]
+            last = self._tree(_tokens(line, match.end()), line, earlier)
             earlier[int(match[1])] = last
         return self._kept(last, text)
 
@@ -198,7 +206,10 @@ class Reader:
         return at
 
     def _untagged(self, words: list[_Token], level: _Level) -> None:
-        """Add words side by side; those that name a heading of MeSH find it, too."""
+        """Add words side by side, or a PMID or DOI alone; words that name a heading of MeSH find it, too."""
+        if len(words) == 1 and words[0].kind == "word" and not level.tagged and (id := _ID.fullmatch(words[0].text)):
+            level.add(_Part(self._term(id[0], id.lastgroup or "pmid", words[0], False, None)), words[0])
+            return
         while words:
             first, count = words[0], 1
             terms: list[Strategy | None] = [self._term(first.text, ALL, first, first.kind == "phrase", None)]
@@ -273,7 +284,12 @@ class Reader:
             return None  # a dash or a comma between words
         if near is not None and len(bare.split()) < 2:
             raise _error(token, f"a proximity of the one word '{bare}'", "write two words or more in quotes")
+        if name == "pmid" and len(ids := re.findall(r"[^\s,;]+", bare)) > 1:
+            terms = (self._term(id, name, token, False, None) for id in ids)
+            return Group(OR, tuple(term for term in terms if term is not None))
         if name == "sb":
+            if match := _YEARS.fullmatch(bare):
+                return Dates("dp", *(_last(f"last {match[1]} years") or ()))
             if (subset := SUBSETS.get(bare.lower())) is None:
                 self._note(f"the subset {bare}[sb] is not indexed, and is left out")
             return subset
@@ -368,13 +384,24 @@ class _Level:
             raise _error(self.operator, f"nothing follows {self.operator.kind}", "write a term after it, or remove it")
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
-    """The lines of a text, each with the number of characters before it."""
-    lines, before = [], 0
+def _numbered(text: str) -> list[re.Match[str]]:
+    """The beginnings of the numbered lines of a text; none if it is no strategy of numbered lines.
+
+    Either every line has a number, or lines are marked 1, 2, 3 ... in order; one without belongs to the line before it.
+    """
+    before, lines = 0, list[re.Match[str] | None]()
+    marked = list[re.Match[str]]()
     for line in text.split("\n"):
-        lines.append((before, line))
+        if line.strip():
+            match = _NUMBERED.match(text, before, before + len(line))
+            lines.append(match)
+            if match and int(match[1]) == len(marked) + 1 and _MARKED.match(text, before):
+                marked.append(match)
         before += len(line) + 1
-    return lines
+    all_numbered = [match for match in lines if match]
+    if len(all_numbered) == len(lines) > 1:
+        return all_numbered
+    return marked if len(marked) > 1 else []
 
 
 def _tokens(text: str, before: int) -> list[_Token]:

@@ -92,6 +92,22 @@ def test_a_query_of_a_librarian(librarian, row, way, capsys):
     assert bool(read_as) == (row["kind"] != "top")
 
 
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    "query, numbers",
+    [
+        ("metformin AND (90000001 OR 90000013)", "1"),  # is what is known among what the strategy finds?
+        ("90000001,90000013[pmid]", "1 13"),
+        ("10.9999/bmj.inv.2021\n10.9999/bmj.inv.2020", "2 13"),
+        ("10.9999/bmj.inv.2021 OR 10.9999/bmj.inv.2020", "2 13"),
+        ("My strategy\n1. metformin[tiab] OR\naspirin[tiab]\n2. asthma[tiab]\n3. 1 OR 2", "1 2 3 4 7 14 21 22"),
+    ],
+)
+def test_known_documents_and_wrapped_lines(librarian, query, numbers):
+    ids = [hit.docid for hit in librarian.searcher.search(query, k=100, query_syntax="pubmed")]
+    assert sorted(int(id) - 90_000_000 for id in ids) == [int(number) for number in numbers.split()]
+
+
 @needs_chromium
 @pytest.mark.real_data
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (a
         ("IL-6 AND p<0.05", "IL-6 AND p<0.05"),
         ("a - b, AND c", "a AND b, AND c"),
         (LINES, "(diabetes[tiab] AND (insulin OR metformin)) NOT (animals[mh:noexp] NOT humans[mh:noexp])"),
+        ("1. a[ti] OR\nb[ti]\n2. c\n  OR 5 d\n3. 1 AND 2", "(a[ti] OR b[ti]) AND ((c OR 5) AND d)"),  # wrapped lines
+        ("a AND (90000001 OR 10.1000/x.1) AND 2020", "a AND (90000001[pmid] OR 10.1000/x.1[doi]) AND 2020"),
+        ("1,2[pmid] OR 3 4[uid]", "1[pmid] OR 2[pmid] OR (3[pmid] OR 4[pmid])"),
         (
             "#1 cats\n#2 1 OR dogs 1 OR 9",
             "((cats OR dogs) AND 1) OR 9",
@@ -62,6 +65,11 @@ def test_read_as(text, read_as):
         ("a AND hasabstract[text]", "a", "hasabstract is not indexed"),
         ("a[ti] or b[ti]", 'a[ti] AND "or b"[ti]', "'or' in small letters is a word"),
         ("exp Aspirin/ AND b", "exp AND Aspirin/ AND b", "'exp Aspirin/' of Ovid's language is read as words"),
+        ("'a b'/exp AND c", "'a AND b'/exp AND c", "'/exp' of Embase's language"),
+        ("a:ti,ab AND c", "a:ti,ab AND c", "':ti,ab' of Embase's language"),
+        ("TITLE-ABS-KEY(a AND b)", "TITLE-ABS-KEY AND (a AND b)", "'TITLE-ABS-KEY(' of Scopus's language"),
+        ('(MH "Falls") AND b', 'MH AND "Falls" AND b', "of EBSCO's language"),
+        ("Our search\n1. a\n2. b\n3. 1 OR 2", "a OR b", "'Our search' stands before the first numbered line"),
         ("wom?n AND cancer", "wom?n AND cancer", "'?' is no wildcard"),
     ],
 )
@@ -143,6 +151,7 @@ def test_free_words_that_are_not_negated_rank(text, words):
 
 
 def test_dates_up_to_now():
+    assert str(Reader().read("y_5[Filter]")) == str(Reader().read('"last 5 years"[dp]'))
     assert str(Reader().read('"last 30 days"[dp]')) == f"{date.today() - timedelta(30):%Y/%m/%d}:3000[dp]"
     with pytest.raises(InputError, match="'last few years' is no date"):
         Reader().read("last few years[dp]")
