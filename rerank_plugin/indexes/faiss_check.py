@@ -8,6 +8,7 @@ alone ends.
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from typing import Any
@@ -128,7 +129,11 @@ def main(path: str, memory: str, seconds: str) -> None:
 
     faiss.omp_set_num_threads(1)
     try:
-        index = faiss.read_index(path, faiss.IO_FLAG_READ_ONLY)
+        with open(path, "rb") as file:
+            reader = faiss.PyCallbackIOReader(file.read)
+            index = faiss.read_index(reader, faiss.IO_FLAG_READ_ONLY)
+            if more := os.fstat(file.fileno()).st_size - file.tell():
+                raise Fault(f"the file is longer than its index, by {more:,} B: files were joined, or bytes repeated")
         check(index, index.d, index.ntotal)
         queries = np.random.default_rng(0).standard_normal((QUERIES, index.d)).astype(np.float32)
         index.search(np.concatenate([queries, np.zeros_like(queries)]), min(DEPTH, max(index.ntotal, 1)))

@@ -304,5 +304,5 @@ def check(path: Path) -> None:
             faults.append(lines[-1] if lines else ended)
         return not faults
 
-    if not passed([path], is_sound, "faiss", faiss.__version__):
+    if not passed([path], is_sound, "faiss", 2, faiss.__version__):
         raise InputError(f"{path} is damaged, or no Faiss index that can be read safely: {faults[0]}")

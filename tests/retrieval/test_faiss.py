@@ -311,6 +311,7 @@ def test_the_service_and_pyterrier_search_a_folder_and_rerank(exported):
         (lambda data: b"ilod" + data[4:], "begins with b'ilod'; Faiss indexes of these kinds are read"),
         (lambda data: data[:8] + (1 << 60).to_bytes(8, "little") + data[16:], "is damaged, or not copied completely"),
         (lambda data: data[: len(data) // 2], "is damaged"),
+        (lambda data: data[:900] + data[899:], "the file is longer than its index, by 1 B"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, damage, message):
