@@ -12,7 +12,7 @@ from tests.campaign.children import Children
 from tests.campaign.commands import COMMANDS
 from tests.campaign.damages import TARGETS
 
-CASES = {"kill": 16, "damage": 4}  # of damages, batches
+CASES = {"kill": 12, "damage": 4}  # of damages, batches
 KILLED = [
     one
     for one in COMMANDS
