@@ -1,7 +1,7 @@
 # make install  what the commands and the tests need, into .venv; torch for the CPU first
 # make run      everything from nothing to an evaluated, re-ranked run on the bundled sample
 # make serve    the live service over the bundled sample, at http://localhost:8080
-# make test-fast  the tests that need neither Java, a browser nor clients: two minutes, and an installation of one
+# make test-fast  the tests that need neither Java, a browser nor clients: three minutes, and an installation of one
 # make check    style, types and layers: ruff, mypy, import-linter
 # make test     the tests, as many at once as WORKERS says
 # make test-all-pythons   the tests with every Python of PYTHONS, each in an environment of its own

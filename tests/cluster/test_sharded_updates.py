@@ -24,7 +24,7 @@ from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.commits import updating as updating_index
+from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import DERIVED, Index, commit_file
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.sharding import Commit, shard_of
@@ -341,7 +341,7 @@ def test_bad_updates_leave_the_commit(twins):
         with pytest.raises(InputError, match=said) as raised:
             update()
         assert "\n" not in str(raised.value)
-    with updating_index(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
+    with next_commit(folder), pytest.raises(OutputLockedError, match="is being written by another process"):
         add(folder, document(6))
     gc.collect()
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()} == before

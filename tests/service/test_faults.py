@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.indexes.commits import updating
+from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.service.served_index import ServedIndex
@@ -448,7 +448,7 @@ def test_an_update_is_searchable_when_it_is_answered(index_folder, tmp_path):
         assert {"new", "MED-10"} <= ids and "MED-1" not in ids
         assert update(delete=["nobody"]).status_code == 400 and update(index="none", merge=True).status_code == 404
         assert update(add=[{"title": "without an id"}]).status_code == 422
-        with updating(folder):
+        with next_commit(folder):
             assert update(merge=True).status_code == 409
         assert Index(folder).description["number"] == 3
         assert update(merge=True).json() == {"documents": 40, "status": "reloaded"}
