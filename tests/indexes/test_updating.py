@@ -385,7 +385,7 @@ def test_small_segments_are_merged_and_no_score_changes(tmp_path, caplog):
     index, unmerged = Index(folder), Index(kept)
     assert [len(segment) for segment in unmerged.forward.segments] == [40, *[2] * 7]
     assert [len(segment) for segment in index.forward.segments] == [40, 14 - 4]  # replaced documents are left out
-    assert "the last 7 are merged" in caplog.text and verify(index) and verify(unmerged)
+    assert "the last 7 commits are merged" in caplog.text and verify(index) and verify(unmerged)
     same(index, unmerged)
     search_alike(index, unmerged, QUERIES)
     add(folder, document(100))
