@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -42,8 +42,8 @@ def suggest(index: Index, text: str, words: str, found_little: bool = False) -> 
     if not doubtful:
         return [], None
     notes, meant = [], text
-    with suppress(InputError), closing(index.open_lucene()) as reader, pyjnius_lock:  # not of a cluster
-        similar = _Similar(index, reader)
+    with suppress(InputError), pyjnius_lock:  # not of a cluster
+        similar = _Similar(index, index.shared_reader)
         for word in doubtful[:MOST_WORDS]:
             other = None
             if similar.is_known(word):
