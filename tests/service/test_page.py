@@ -313,9 +313,9 @@ def test_errors_and_empty_rankings_are_shown(page, address):
     page.goto(f"{address}/?query=cholestrol AND zzzz")
     page.wait_for_selector("#hit-list .notice")
     assert accessible(page)
-    page.goto(f"{address}/?query=lower cholestrol")
-    page.click(".meant a")
-    wait_for_address(page, "query", ["lower cholesterol"])
+    page.goto(f"{address}/?query=lower cholestrol?")
+    page.click(".meant a:text('lower cholesterol?')")
+    wait_for_address(page, "query", ["lower cholesterol?"])
     page.goto(f"{address}/?query=statins&filter=year:never")
     page.wait_for_selector("#status .error")
     assert "year:never" in page.text_content("#status .error") and accessible(page)
@@ -347,7 +347,7 @@ def test_the_pages_are_accessible(page, address, scheme, width):
     page.goto(address)
     page.wait_for_selector("#examples a")
     assert violations(page) == []
-    search(page, address, "?query=statins+NOT+zzzz&screen=undecided&filter=NOT+type:Letter")
+    search(page, address, "?query=(statins+OR+structured)+NOT+zzzz&screen=undecided&filter=NOT+type:Letter")
     page.wait_for_selector("[data-field=type] li", state="attached")
     page.keyboard.press("i")
     page.wait_for_selector("[data-decision=include]")
@@ -355,6 +355,8 @@ def test_the_pages_are_accessible(page, address, scheme, width):
     if width == 360:
         search(page, address, "?query=(statins+OR+cholesterol)+NOT+zzzz")
         assert page.locator("#hit-list li").first.bounding_box()["y"] < 400  # in the upper half of a phone's screen
+        page.evaluate("document.documentElement.style.fontSize = '200%'")  # the size of texts that a phone is set to
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     open_document(page, "#hit-list [data-docid=script]")
     page.click(".why > summary")
     page.wait_for_selector(".sentence")

@@ -81,5 +81,5 @@ export function readAs(answer, state, actions) {
   return element("div", { class: "understood" },
     element("p", {}, "Read as ", element("b", { dir: "auto" }, text)),
     element("button", { type: "button", id: "plain", click: actions.plain }, "Search as plain words"),
-    element("button", { type: "button", id: "ask-rank", click: actions.rankBy }, state.rank ? "Ranked by another text" : "Rank by a question"));
+    element("button", { type: "button", id: "ask-rank", click: actions.rankBy }, state.rank ? `Ranked by “${state.rank}”` : "Rank by a question"));
 }

@@ -143,7 +143,7 @@ function showNotes(shown) {
     element("span", { class: "visually-hidden" }, byId("found").textContent),
     ...[...notes].map((note) => element("p", { class: "notice" }, note)),
     ...(understood?.did_you_mean ? [element("p", { class: "meant" }, "Did you mean ",
-      element("a", { dir: "auto", href: addressOf(shortened({ ...state, query: understood.did_you_mean, page: "1", doc: "" })) }, understood.did_you_mean), "?")] : []),
+      element("a", { dir: "auto", href: addressOf(shortened({ ...state, query: understood.did_you_mean, page: "1", doc: "" })) }, understood.did_you_mean), understood.did_you_mean.endsWith("?") ? "" : "?")] : []),
     ...(understood && understood.read_as !== null ? [readAs(understood, state, actions)] : []));
 }
 
