@@ -14,7 +14,7 @@ import pytest
 from rerank_plugin import Searcher, __version__
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import SystemFailure
-from rerank_plugin.base.failures import FAULT, described
+from rerank_plugin.base.failures import FAULT, described, system_failure
 from rerank_plugin.base.terminal import escaped
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.statistics import CollectionStatistics
@@ -274,3 +274,13 @@ def test_ctrl_c_during_imports_has_no_traceback(tmp_path):
 )
 def test_what_is_no_reranker_is_one_line(index_folder, refused, spec, line):
     assert line in refused(f"search --index {index_folder} --query aspirin --reranker {spec}")
+
+
+def test_the_cause_of_an_error_of_java_is_the_systems():
+    jnius = pytest.importorskip("jnius")
+    closed = (
+        "JVM exception occurred: AlreadyClosedException: this IndexWriter is closed\n\tat IndexWriter\n\tCaused by:"
+    )
+    failure = system_failure(jnius.JavaException(f"{closed}\n\tjava.io.IOException: No space left on device\n\tat a.b"))
+    assert str(failure).startswith("java.io.IOException: No space left on device: free space")
+    assert failure.errno == errno.ENOSPC

@@ -92,7 +92,8 @@ def system_failure(error: BaseException) -> SystemFailure | None:
         return None
     if isinstance(error, OSError) and error.errno is not None:
         return SystemFailure(_of_system(error), number)
-    message = str(error).partition("\n")[0].strip()
+    lines = [line.strip() for line in message.splitlines()]
+    message = next((line for line in lines if os.strerror(number) in line), lines[0])  # of Java's, the cause
     return SystemFailure(f"{message:.{LONGEST}}: {CURES[number]}", number)
 
 

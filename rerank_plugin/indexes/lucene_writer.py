@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, SystemFailure
+from rerank_plugin.base.failures import system_failure
 from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document
@@ -150,6 +151,8 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except JavaException as error:
+        if (failure := system_failure(error)) is not None:
+            raise SystemFailure(f"{folder}: {failure}", failure.errno) from None
         message = str(error).splitlines()[0]
         raise InputError(f"{folder}: Lucene cannot write its index ({message:.200})") from None
 

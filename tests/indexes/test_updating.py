@@ -27,7 +27,7 @@ from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import derived, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.commits import next_commit
-from rerank_plugin.indexes.index_folder import DERIVED, Index, commit_file, derived_folder, forward_checksum
+from rerank_plugin.indexes.index_folder import ADAPTED, DERIVED, Index, commit_file, derived_folder, forward_checksum
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
@@ -710,6 +710,17 @@ def encoded_folder(folder, tmp_path, monkeypatch):
     with closing(Index(folder)) as index:
         encoded.encode(index, other)
     return folder, other
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.unlink()])
+def test_an_adapted_encoder_that_cannot_be_read_is_made_again(encoded_folder, damage):
+    folder, _ = encoded_folder
+    with closing(Index(folder)) as index:
+        encoder = IndexEncoder(index.forward, "ktrel")
+        before = encoder.adapted().key
+        damage(derived_folder(index, ADAPTED) / "config.json")
+        assert not encoder.is_adapted()
+        assert encoder.adapted().key == before and encoder.is_adapted()
 
 
 def test_many_added_documents_or_unknown_words_ask_for_an_adaptation(encoded_folder, caplog, monkeypatch):
