@@ -14,9 +14,11 @@ lengths and the number of documents are those of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 NOTHING_DELETED = np.zeros(0, np.uint32)
 DELETED = np.iinfo(np.uint32).max  # as the row of a document of Lucene
+QUERIES_KEPT = 16  # whose terms are kept
 
 
 def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
@@ -314,10 +317,20 @@ class ForwardIndex:
 
     def query(self, text: str) -> IndexQuery:
         """Tokenize a query with the tokenizer of the documents, and look up its terms."""
+        return self._queries(text)
+
+    @cached_property
+    def _queries(self) -> Callable[[str], IndexQuery]:
+        """The last queries: notes, first stage and models all ask for the same."""
+        index = proxy(self)  # an index that held itself would wait for the garbage collector
+        return lru_cache(QUERIES_KEPT)(lambda text: index._query(text))
+
+    def _query(self, text: str) -> IndexQuery:
         terms = self.tokenizer.tokenize(text)
         ids = self.terms.find(terms)
         if len(ids):  # terms of deleted documents alone are terms of no document
             ids = np.where((ids >= 0) & (self.document_frequency["text"][ids] > 0), ids, -1)
+        ids.setflags(write=False)
         return IndexQuery(terms, ids, text)
 
 
