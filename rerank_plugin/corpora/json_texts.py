@@ -27,6 +27,7 @@ ATTRIBUTES = frozenset(
     "id sid paperid format mimetype source license citespans refspans eqspans annotations metadata infons entities "
     "backmatter bibentries refentries references copyright copyrightinformation url hash sha version".split()
 )  # of a part of a text, beside the text; numbers may have any key
+POSITION = re.compile(r"[0-9]{1,9}(?:\.0)?")
 _INDEX = re.compile(r'\s*\{\s*"')
 _SEPARATOR = re.compile(r"\s*[.:;|!?/=~>•–—-]+\s+|\s*[\n\t|]\s*|\s*$")  # of a title and a text
 
@@ -139,10 +140,18 @@ def _has_string(value: object) -> bool:
 
 def _is_index(part: dict) -> bool:
     """Whether an object is an inverted index: positions of words, some of which may have none."""
-    return any(part.values()) and all(
-        positions is None or type(positions) is list and all(type(one) is int and one >= 0 for one in positions)
-        for positions in part.values()
-    )
+    if not any(part.values()) or not all(positions is None or type(positions) is list for positions in part.values()):
+        return False
+    written = [position for positions in part.values() for position in positions or ()]
+    read = [_position(position) for position in written]
+    return None not in read and (all(type(position) is int for position in written) or len({*read}) == len(read))
+
+
+def _position(value: object) -> int | None:
+    """The position that a number is, which some exports write as 1.0 or as a string; None for another value."""
+    if type(value) is float and value.is_integer() or type(value) is str and POSITION.fullmatch(value):
+        value = int(float(value))
+    return value if type(value) is int and value >= 0 else None
 
 
 def _parsed_index(text: str) -> dict | None:
@@ -157,8 +166,8 @@ def _parsed_index(text: str) -> dict | None:
     return None
 
 
-def _words(index: dict[str, list[int] | None]) -> str:
+def _words(index: dict[str, list | None]) -> str:
     """The words of an inverted index in order; positions may lack, so that nothing is as long as the highest."""
     return " ".join(
-        word for _, word in sorted((place, word) for word, places in index.items() for place in places or ())
+        word for _, word in sorted((_position(place), word) for word, places in index.items() for place in places or ())
     )

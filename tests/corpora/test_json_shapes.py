@@ -209,6 +209,7 @@ INDEX = {"content": [0], "of": [1, 5], "value": [2], "text": [3], "abstract": [4
         ({"IndexedAbstract": {"IndexLength": 6, "InvertedIndex": INDEX}}, "", "content of value text abstract of"),
         ({"abstract": {"b": [10**15], "value": [0], "c": [], "d": None}}, "", "value b"),
         ({"abstract": {"text": [0]}}, "", "text"),
+        ({"abstract_inverted_index": {"b": [1.0], "a": ["0", "2.0"]}}, "", "a b a"),
         ({"abstract": {"BACKGROUND": "Why.", "CONTENT": "None.", "SUMMARY": "All."}}, "",
          "BACKGROUND: Why. CONTENT: None. SUMMARY: All."),
         ({"abstract": {"SOURCE": "Medline.", "CONTENT": "Forty."}}, "", "SOURCE: Medline. CONTENT: Forty."),

@@ -27,6 +27,7 @@ def test_grades_that_are_not_integers(put):
     "text, message",
     [
         ("1 0 d 1\n1 0 e high\n", r"q\.txt:2: the grade 'high' is not a number"),
+        ("1 0 d 1\n1 0 e ١\n", r"q\.txt:2: the grade '١' is not a number"),
         ("1 0 d 1\n1 0 e nan\n", r"q\.txt:2: the grade 'nan' is not finite"),
         ("1 0 d 0.5\n1 0 e -inf\n", r"q\.txt:2: the grade '-inf' is not finite"),
         (f"1 0 d {'9' * 4400}\n", r"q\.txt:1: the grade '9{40,60} is not finite"),

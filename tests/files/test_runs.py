@@ -175,6 +175,7 @@ def test_malformed_lines_of_three_columns_are_named(tmp_path, line, message):
         ("1 Q0 d2 1 0.5", r"a\.run:2: expected 6 columns .* found 5"),
         ("1 Q0 d2 1 0.5 t x", r"a\.run:2: expected 6 columns .* found 7"),
         ("1 Q0 d2 1 high t", r"a\.run:2: the score 'high' is not a number"),
+        ("1 Q0 d2 1 1_000 t", r"a\.run:2: the score '1_000' is not a number"),
         ("1 Q0 d2 1 nan t", r"a\.run:2: the score nan of document d2"),
         ("1 Q0 d2 1 -inf t", r"a\.run:2: the score -inf of document d2"),
         ("1 Q0 d2 1 1e39 t", r"a\.run:2: the score 1e39 of document d2"),

@@ -15,6 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora.metadata import folded_key
 from rerank_plugin.corpora.register import JUDGMENTS, Format, register
+from rerank_plugin.files.runs import number
 from rerank_plugin.files.text_files import lines
 
 GRADES = ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "qrel", "rating")  # in a header
@@ -54,7 +55,7 @@ def collected(path: Path, rows: Iterable[tuple[str, list[str]]]) -> Judgments:
 
 def _grade(text: str, where: str) -> float:
     try:
-        grade = float(text)
+        grade = number(text)
     except ValueError:
         raise InputError(f"{where}: the grade {text!r:.50} is not a number") from None
     if not math.isfinite(grade):
