@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -355,3 +356,19 @@ def test_a_folders_files_are_as_readable_as_the_folder(tmp_path):
             (writing / name).chmod(mode)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "made").iterdir()}
     assert modes["private"] == (tmp_path / "made").stat().st_mode & 0o666 and modes["shared"] == 0o640
+
+
+@pytest.mark.parametrize("make, name", [(make_box, "box"), (make_note, "note")])
+def test_an_output_is_on_the_disk_before_it_has_its_name_and_the_name_before_the_old_one_goes(
+    tmp_path, monkeypatch, make, name
+):
+    make(tmp_path / name)
+    state = lambda path: (os.stat(path).st_ino, os.stat(path).st_mtime_ns)  # noqa: E731
+    steps, removed = [], shutil.rmtree
+    monkeypatch.setattr(os, "fsync", lambda file, fsync=os.fsync: (fsync(file), steps.append(state(file))))
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **more: (steps.append("removed"), removed(*args, **more)))
+    make(tmp_path / name, b"note new" if name == "note" else "new", overwrite=True)
+    output = tmp_path / name
+    written = [steps.index(state(path)) for path in (output, *(output.rglob("*") if output.is_dir() else ()))]
+    named = steps.index(state(tmp_path)) if name == "note" else steps.index("removed") - 1
+    assert steps[named][0] == os.stat(tmp_path).st_ino and max(written) < named
