@@ -1,9 +1,11 @@
 """Filters: their syntax, and invalid ones."""
 
+import unicodedata
+
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import Filter, years
+from rerank_plugin.base.filters import Filter, folded, years
 
 
 def test_a_filter_of_texts_is_that_of_its_mapping():
@@ -57,3 +59,11 @@ def test_invalid_filters(text, message):
 def test_values_that_are_not_texts():
     with pytest.raises(InputError, match="the filter year has the value True: expected a text"):
         Filter.of({"year": True})
+
+
+@pytest.mark.parametrize(
+    "value, form",
+    [("Müller  K.", "muller k"), ("O\u2019Brien-Ångström", "obrien angstrom"), ("Strauß", "strauss"), ("?!", "?!")],
+)
+def test_values_are_compared_without_accents_and_punctuation(value, form):
+    assert folded(value) == folded(unicodedata.normalize("NFD", value)) == form
