@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # PyTorch's own builds for the CPU; pip's default build, which brings CUDA's libraries, where they cannot be reached. For a
-# GPU: make install TORCH_INDEX=https://pypi.org/simple
+# GPU: make install TORCH_INDEX=
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTHONS ?= 3.10 3.11 3.12 3.13
 WORKERS ?= 2
@@ -30,7 +30,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	@echo "Installing what the commands and the tests need into $(VENV): 3.5 GB, some 5 minutes, torch without CUDA first"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --retries 1 --index-url $(TORCH_INDEX) torch || \
+	$(PIP) --retries 1 $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch || \
 		{ echo "$(TORCH_INDEX) gave no torch (above): taking pip's own"; $(PIP) torch; }
 	$(PIP) --editable '.[test]'
 	touch $@

@@ -27,7 +27,7 @@ ATTRIBUTES = frozenset(
     "id sid paperid format mimetype source license citespans refspans eqspans annotations metadata infons entities "
     "backmatter bibentries refentries references copyright copyrightinformation url hash sha version".split()
 )  # of a part of a text, beside the text; numbers may have any key
-POSITION = re.compile(r"[0-9]{1,9}(?:\.0)?")
+_POSITION = re.compile(r"[0-9]{1,9}(?:\.0)?")
 _INDEX = re.compile(r'\s*\{\s*"')
 _SEPARATOR = re.compile(r"\s*[.:;|!?/=~>•–—-]+\s+|\s*[\n\t|]\s*|\s*$")  # of a title and a text
 
@@ -149,7 +149,7 @@ def _is_index(part: dict) -> bool:
 
 def _position(value: object) -> int | None:
     """The position that a number is, which some exports write as 1.0 or as a string; None for another value."""
-    if type(value) is float and value.is_integer() or type(value) is str and POSITION.fullmatch(value):
+    if type(value) is float and value.is_integer() or type(value) is str and _POSITION.fullmatch(value):
         value = int(float(value))
     return value if type(value) is int and value >= 0 else None
 

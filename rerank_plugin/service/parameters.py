@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from rerank_plugin.base.filters import CONTROL
+
 SHORTENED = ("abstract", "body", "content", "contents", "text")  # document fields that max_doc_length cuts
 MOST_FILTERS = 100  # of a request
-CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")  # control characters but white space
 WHITE = re.compile(r"[^\S ]")  # white space but the space
 
 

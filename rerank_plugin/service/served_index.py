@@ -163,9 +163,10 @@ class ServedIndex:
             why = f"; {self.unusable[stage]}" if stage in self.unusable else ""
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{why}", "first_stage")
         if settings:
-            if unknown := [name for name in settings if name not in getattr(first_stage, "settings", ())]:
-                having = [name for name, one in self.first_stages.items() if unknown[0] in getattr(one, "settings", ())]
-                message = f"{stage} has no {', '.join(unknown)}: use a first stage that has, {', '.join(having)}"
+            taken = {name: getattr(opened, "settings", ()) for name, opened in self.first_stages.items()}
+            if unknown := [name for name in settings if name not in taken[stage]]:
+                others = [name for name, names in taken.items() if unknown[0] in names]
+                message = f"{stage} does not take {', '.join(unknown)}; first stages that do: {', '.join(others)}"
                 raise RequestError(400, message, unknown[0])
             with field_errors(next(iter(settings))):
                 first_stage = cast(Any, first_stage).configured(**settings)

@@ -16,8 +16,8 @@ const wide = matchMedia("(min-width: 60rem)");
 const NAME = "rerank_plugin";
 const DEPTH = 500; // of the service, until an answer says its own
 const EXPANSIONS = {
-  "": "themselves", spellings: "other spellings", phrases: "names with hyphens as phrases", "spellings,phrases": "spellings and phrases",
-  subjects: "headings and keywords", mesh: "names of MeSH headings",
+  "": "none", spellings: "spelling variants", phrases: "hyphenated names as phrases", "spellings,phrases": "spellings and phrases",
+  subjects: "MeSH headings and keywords", mesh: "synonyms of MeSH headings",
 };
 const SORTS = { score: "Best match", date: "Newest first", like: "Like the included" };
 let service, state, controller, retryTimer;
