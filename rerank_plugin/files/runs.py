@@ -22,7 +22,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import FileKind, is_packed, is_stream, replacing
-from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines
+from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines, parse_number
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -152,13 +152,6 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
     return run
 
 
-def number(text: str) -> float:
-    """The number that a text is in C's form; a ValueError for another, also for Python's 1_000 and digits of Arabic."""
-    if "_" in text or not text.isascii():
-        raise ValueError(f"could not convert {text!r:.50} to a number")
-    return float(text)
-
-
 def _hit(columns: Sequence[str]) -> tuple[str, str, float]:
     """The query, document and score of the three or six columns of a line; a ValueError says what is wrong."""
     if len(columns) == 3:
@@ -168,7 +161,7 @@ def _hit(columns: Sequence[str]) -> tuple[str, str, float]:
         return query, document, 1 / int(text)
     query, _, document, _, text, _ = columns
     try:
-        score = number(text)
+        score = parse_number(text)
     except ValueError:
         raise ValueError(f"the score {text!r} is not a number") from None
     if not -TOO_LARGE < score < TOO_LARGE:  # false for NaN, too
@@ -225,7 +218,7 @@ def _reason_to_skip(path: Path) -> str | None:
             _hit(columns)
         else:
             _, _, _, _, score, _ = columns
-            number(score)  # reading the run reports a score that is not finite
+            parse_number(score)  # reading the run reports a score that is not finite
         return None
     return f"its first line is not: {FORM}"
 
@@ -234,7 +227,7 @@ def _is_written_run(path: Path) -> bool:
     """Whether the first line of a file is that of a run we wrote: ``query Q0 document 1 score tag``."""
     try:
         _, q0, _, rank, score, _ = first_line(path).decode().split()
-        number(score)
+        parse_number(score)
     except ValueError:
         return False
     return (q0, rank) == ("Q0", "1")

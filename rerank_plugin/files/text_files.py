@@ -322,3 +322,10 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path}:{number}: not UTF-8 text: convert the file, as with iconv -t utf-8") from error
     except DAMAGED as error:
         raise InputError(f"{path}:{number + 1}: {damaged(path)} ({error}): fetch or compress it again") from error
+
+
+def parse_number(text: str) -> float:
+    """The number that a text is in C's form; a ValueError for another, also for Python's 1_000 and digits of Arabic."""
+    if "_" in text or not text.isascii():
+        raise ValueError(f"could not convert {text!r:.50} to a number")
+    return float(text)

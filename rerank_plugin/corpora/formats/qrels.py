@@ -15,8 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora.metadata import folded_key
 from rerank_plugin.corpora.register import JUDGMENTS, Format, register
-from rerank_plugin.files.runs import number
-from rerank_plugin.files.text_files import lines
+from rerank_plugin.files.text_files import lines, parse_number
 
 GRADES = ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "qrel", "rating")  # in a header
 HIGHEST = 2**31 - 1  # as trec_eval's
@@ -55,7 +54,7 @@ def collected(path: Path, rows: Iterable[tuple[str, list[str]]]) -> Judgments:
 
 def _grade(text: str, where: str) -> float:
     try:
-        grade = number(text)
+        grade = parse_number(text)
     except ValueError:
         raise InputError(f"{where}: the grade {text!r:.50} is not a number") from None
     if not math.isfinite(grade):
