@@ -2,8 +2,9 @@
 
 A small file is compared with the checksum of all its bytes; a large one with those of its beginning, its end and some
 blocks between them, as reading all of it would take as long as the work that follows. What was found sound is
-remembered by sizes and times in ``~/.cache/rerank_plugin/sound`` (``XDG_CACHE_HOME``), so that the next process reads
-nothing. Where that file cannot be written, every process compares again.
+remembered by sizes and times, and where a check is dear by checksums, too, in ``~/.cache/rerank_plugin/sound``
+(``XDG_CACHE_HOME``), so that the next process reads nothing. Where that file cannot be written, every process compares
+again.
 """
 
 from __future__ import annotations
@@ -108,22 +109,32 @@ def fault(path: Path, described: Mapping[str, Any], whole: bool = False) -> str 
     return None if passed([path], is_same, dict(described), whole) else "has changed"
 
 
-def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any) -> bool:
+def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any, by_content: bool = False) -> bool:
     """Whether files pass a check, which is called unless they have passed it before.
 
     Args:
         how: everything else that the check depends on, as JSON values.
+        by_content: know files by a checksum of all their bytes, too, where a copy of them may have passed; for checks
+            that take longer than reading the files.
     """
+    paths = list(paths)
     states = [os.stat(path) for path in paths]
-    content = [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in states]
-    key = blake2b(json.dumps([content, how], sort_keys=True).encode(), digest_size=16).hexdigest()
-    if key in _remembered():
+    state = _key([(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in states], how)
+    if state in _remembered():
         return True
-    if not check():
+    keys = {state}
+    if by_content:
+        keys.add(content := _key([describe_file(path) for path in paths], how))
+    if not (by_content and content in _remembered()) and not check():
         return False
     if time.time() - max(max(one.st_mtime, one.st_ctime) for one in states) > RECENT:
-        _remember(key)
+        for key in keys - _remembered():
+            _remember(key)
     return True
+
+
+def _key(files: Any, how: Any) -> str:
+    return blake2b(json.dumps([files, how], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _memory() -> Path:

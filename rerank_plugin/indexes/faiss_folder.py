@@ -3,7 +3,7 @@
 A Faiss index is memory of a C++ program, read from a file: a damaged or a hostile one can end the process that reads
 it. So its header is compared with its size and with ``docid`` before anything else is read; then a process of its own
 (:mod:`rerank_plugin.indexes.faiss_check`), with bounded memory and time, reads it, checks every number that a search
-follows, and searches. What passed is remembered by size and time. Kinds of indexes that name other files or
+follows, and searches. What passed is remembered by checksum. Kinds of indexes that name other files or
 hold code are refused.
 
 In shapes R are the documents of the folder and D the numbers of a vector.
@@ -304,5 +304,5 @@ def check(path: Path) -> None:
             faults.append(lines[-1] if lines else ended)
         return not faults
 
-    if not passed([path], is_sound, "faiss", 2, faiss.__version__):
+    if not passed([path], is_sound, "faiss", 2, faiss.__version__, by_content=True):
         raise InputError(f"{path} is damaged, or no Faiss index that can be read safely: {faults[0]}")

@@ -95,6 +95,15 @@ def test_a_check_is_remembered_until_the_file_changes(tmp_path, memory):
     assert check() and check() and len(calls) == 5 and len(memory.read_text().splitlines()) == 3
 
 
+def test_a_copy_is_known_by_its_bytes(tmp_path, memory):
+    calls = []
+    for name, text in (("file", "one"), ("copy", "one"), ("other", "two")):
+        (tmp_path / name).write_text(text)
+        checksums._remembered.cache_clear()
+        assert passed([tmp_path / name], lambda: calls.append(name) or True, by_content=True)  # noqa: B023
+    assert calls == ["file", "other"]
+
+
 def test_a_file_that_was_just_written_is_checked_again(tmp_path, monkeypatch):
     """It may change within the resolution of its time."""
     monkeypatch.setattr(checksums, "RECENT", 60.0)
