@@ -6,6 +6,7 @@ A strategy becomes part of the query's filter, as every other filter, and its wo
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -15,6 +16,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.base.strategy import ALL, AND, EVERYTHING, OR, WORDS, Group, Strategy, Term, ranking_words, wanted
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.headings import Headings
+from rerank_plugin.ranking.known_names import KnownNames, may_hold_names
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
 from rerank_plugin.ranking.suggestions import suggest
 from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, Reader, is_strategy
@@ -31,14 +33,9 @@ _DOI = re.compile(r"\s*(?:doi:\s*|https?://(?:dx\.)?doi\.org/)?(10\.\d{4,9}/\S+?
 _BEFORE_DOI = re.compile(r"(?<![:\s])\s+(?=doi:|https?:|10\.\d)", re.IGNORECASE)
 _PMC = re.compile(r"\s*(PMC\d{1,9})\s*", re.IGNORECASE)
 FIELDS = ("ti", "ab", "tiab", "au", "1au", "ta", "mh", "pt", "la")  # of AUTHOR: and the like
-# A last name of up to four words, and initials; or names that all begin with a capital letter.
-_AUTHOR = re.compile(r"\s*(?:[^\W\d_][\w'’.-]*,? ){1,4}(?:[^\W\d_]\.? ?){1,3}\s*")
-_CAPITALS = re.compile(
-    r"\s*(?:[^\W\d_a-zß-ÿ][\w'’.&-]*|of|the|and|de|&)(?: (?:[^\W\d_a-zß-ÿ][\w'’.&-]*|of|the|and|de|&))+\s*"
-)
-_JOURNAL = re.compile(r"\s*(?:the\s|.*\b(?:journal|annals|archives|acta|proceedings)\b).{1,200}", re.IGNORECASE)
 _WORD = re.compile(r"\s*(?=[\w/+-]*[^\W\d_])[\w/+'’-]+\s*")
 _WORDS = re.compile(r"[^\s()\[\]\"*?:;,]+")  # and a letter or digit is in it
+_ET_AL = re.compile(r"\bet al\b\.?,?")
 _FIELD = re.compile(r"\s*(\w{2,8}):\s*([^:\[\]\"()]{1,200}?)\s*")  # author:Muller K
 
 
@@ -59,7 +56,7 @@ def read(
         rank_by: the text that ranks a strategy's set, instead of its own words.
         newest_first: whether dates are to sort the set, for which plain words are all required.
         term_mapping: whether words of a strategy that name a heading also find it and those below it, where the index
-            has MeSH .
+            has MeSH, and whether an author or a journal of the index among words is taken for one.
 
     Raises:
         InputError: an unknown syntax, or a malformed strategy, of which the message names the place and the cure.
@@ -67,12 +64,13 @@ def read(
     if syntax not in SYNTAXES:
         raise InputError(unknown("query syntax", syntax, SYNTAXES))
     text = query.text.encode(errors="replace").decode()  # a terminal may pass half a character
-    reader = Reader(Headings.of(index.knowledge), term_mapping)
+    names = KnownNames(index)
+    reader = Reader(Headings.of(index.knowledge), names, term_mapping)
     strategy: Strategy | None = None
     if query.filter is not None and not text.strip():
         strategy = EVERYTHING
     elif syntax == PUBMED:
-        strategy = _strategy(index, text, reader)
+        strategy = _strategy(index, text, reader, names)
     if strategy is None and newest_first:
         strategy = _all_words(index, query, text)
         if strategy is None:
@@ -98,7 +96,7 @@ def read(
     return Reading(ranked_query, str(strategy), matches.total, tuple(notes), _marked(strategy), meant)
 
 
-def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:
+def _strategy(index: Index, text: str, reader: Reader, names: KnownNames) -> Strategy | None:
     """The strategy that a text is; None for plain words."""
     if is_strategy(text):
         return reader.read(text)
@@ -113,26 +111,31 @@ def _strategy(index: Index, text: str, reader: Reader) -> Strategy | None:
         return Term(match[1], "pmc")
     if match := _FIELD.fullmatch(text):
         term = Term(match[2], TAGS.get(match[1].lower(), ALL))
-        return term if term.field in FIELDS and _count(index, term) else None
+        return term if term.field in FIELDS and names.count(term) else None
     stripped = text.replace(" ", "-") if SPACED_NAME.fullmatch(text) else text
-    one_word = _WORD.fullmatch(stripped) is not None
-    words, values = Term(stripped, ALL, phrase=not one_word), list[Term]()
-    if _AUTHOR.fullmatch(text) or (_CAPITALS.fullmatch(text) and len(stripped.split()) < 4):
-        values.append(Term(stripped, "au"))
-    if _CAPITALS.fullmatch(text) or _JOURNAL.fullmatch(text):
-        values.append(Term(stripped, "ta"))
-    if one_word:
-        found = _count(index, words)
-        if found and stripped.islower():
-            return words
-        values = [Term(stripped, "au"), Term(stripped, "ta")]
-    elif not values:
+    if _WORD.fullmatch(stripped):
+        word = Term(stripped, ALL)
+        found = names.count(word)
+        value = None if found and stripped.islower() else names.best([Term(stripped, "au"), Term(stripped, "ta")], word)
+        return value or (word if found else None)
+    return names.value(text) or _named(index, text, reader, names)
+
+
+def _named(index: Index, text: str, reader: Reader, names: KnownNames) -> Strategy | None:
+    """Words with an author or a journal among them, all required; None if no document has all, or there is no name."""
+    text = _ET_AL.sub(" ", text)
+    if not reader.term_mapping or not may_hold_names(text):
         return None
-    else:
-        found = _count(index, words)  # as "Blood Pressure", which also is a journal
-    counts = {term: _count(index, term) for term in values}
-    best = max(values, key=lambda term: counts[term])
-    return best if counts[best] > found else words if one_word and found else None
+    before = list(reader.notes)
+    with suppress(InputError):
+        strategy = reader.read(text)
+        if names.found and names.count(strategy):
+            return strategy
+    reader.notes[:] = before
+    if names.found:
+        found = " and ".join(dict.fromkeys(map(str, names.found)))
+        reader.notes.append(f"no document of {found} has all other words, too: all are read as words")
+    return None
 
 
 def _marked(strategy: Strategy) -> str:
@@ -142,10 +145,6 @@ def _marked(strategy: Strategy) -> str:
         f"{term.text}*" if term.truncated else " ".join(spellings(term.text)) if term.field == ALL else term.text
         for term in terms
     )
-
-
-def _count(index: Index, strategy: Strategy) -> int:
-    return index.count(Filter((), strategy=strategy))
 
 
 def _all_words(index: Index, query: Query, text: str) -> Strategy | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
+from rerank_plugin.text.pubmed_lines import numbered, other_languages
 from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
 
 MOST_CLAUSES = 1000
@@ -26,14 +27,6 @@ _TOKEN = re.compile(
     r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?:(?!\w)|(?=(?:AND|OR|NOT)\b)))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w)(?!(?:AND|OR|NOT)\b))+|\[)'
 )
 _QUOTES = str.maketrans("“”„‟″＂", '""""""')
-_OTHERS = {  # signs of languages that are none of PubMed's
-    "Ovid": re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]{1,100}/|\b[Oo]r/\d+-\d+"),
-    "Embase": re.compile(r"'/(?:exp|de|mj)\b|(?<=\S):(?:ti|ab|kw)\b(?:,\w+)*|\bNEAR/\d+"),
-    "Scopus": re.compile(r"\bTITLE(?:-ABS(?:-KEY)?)? ?\(|\bPUBYEAR\b|\bW/\d+"),
-    "EBSCO": re.compile(r'\bM[HJM] "|\b(?:TI|AB|TX) (?=[("])'),
-}
-_NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
-_MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
 _ID = re.compile(r"(?P<doi>10\.\d{4,9}/\S+)|(?P<pmid>[0-9]{6,8})")  # alone between operators
 _REFERENCE = re.compile(r"#(\d{1,4})")
 _DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?", re.ASCII)
@@ -76,6 +69,12 @@ class Headings(Protocol):
     def below(self, heading: str) -> tuple[str, ...]: ...
 
 
+class Names(Protocol):
+    """The authors and journals of an index."""
+
+    def longest(self, words: list[str]) -> tuple[int, Term] | None: ...
+
+
 class _Token(NamedTuple):
     kind: str  # open, close, phrase, tag, word, or an operator
     text: str
@@ -88,10 +87,13 @@ class Reader:
 
     Args:
         headings: adds those below a heading to it, and takes an entry term for its heading; None without MeSH.
-        term_mapping: whether words without a tag that name a heading also find it, as PubMed's automatic term mapping.
+        names: takes words for an author or a journal; None takes none.
+        term_mapping: whether words without a tag that name a heading also find it, as PubMed's automatic term mapping,
+            and names are looked for.
     """
 
     headings: Headings | None = None
+    names: Names | None = None
     term_mapping: bool = True
     notes: list[str] = field(default_factory=list)
     clauses: int = 0
@@ -103,11 +105,9 @@ class Reader:
             InputError: it is malformed; the message names the place and the cure.
         """
         text = text.translate(_QUOTES)
-        for owner, signs in _OTHERS.items():
-            if match := signs.search(text):
-                found = f"'{match[0].strip()}' of {owner}'s language"
-                self._note(f"{found} is read as words: write PubMed's tags, as in aspirin[ti]")
-        begun = _numbered(text)
+        for note in other_languages(text):
+            self._note(note)
+        begun = numbered(text)
         if not begun:
             return self._kept(self._tree(_tokens(text, 0), text, {}), text)
         if before := " ".join(text[: begun[0].start()].split()):
@@ -224,6 +224,8 @@ class Reader:
                     mapped.append(Term(heading, ALL, phrase=True))
                 parts = tuple(term for term in terms if term is not None)
                 terms = [Group(OR, (*mapped, parts[0] if len(parts) == 1 else Group(AND, parts)))]
+            elif maps and len(words) > 1 and self.names is not None and (name := self.names.longest(plain)):
+                count, terms = name[0], [name[1]]
             for term in terms:
                 level.add(_Part(term), first)
             words = words[count:]
@@ -382,26 +384,6 @@ class _Level:
     def finish(self) -> None:
         if self.operator is not None:
             raise _error(self.operator, f"nothing follows {self.operator.kind}", "write a term after it, or remove it")
-
-
-def _numbered(text: str) -> list[re.Match[str]]:
-    """The beginnings of the numbered lines of a text; none if it is no strategy of numbered lines.
-
-    Either every line has a number, or lines are marked 1, 2, 3 ... in order; one without belongs to the line before it.
-    """
-    before, lines = 0, list[re.Match[str] | None]()
-    marked = list[re.Match[str]]()
-    for line in text.split("\n"):
-        if line.strip():
-            match = _NUMBERED.match(text, before, before + len(line))
-            lines.append(match)
-            if match and int(match[1]) == len(marked) + 1 and _MARKED.match(text, before):
-                marked.append(match)
-        before += len(line) + 1
-    all_numbered = [match for match in lines if match]
-    if len(all_numbered) == len(lines) > 1:
-        return all_numbered
-    return marked if len(marked) > 1 else []
 
 
 def _tokens(text: str, before: int) -> list[_Token]:

@@ -13,7 +13,8 @@ TAGS = {
         "ab": "ab|abstract",
         "tiab": "tiab|title/abstract|title abstract",
         "tw": "tw|text word|text words|text|word",
-        "au": "au|author|authors|fau|full author name|auid|author - full|author name",
+        "au": "au|author|authors|fau|full author name|auid|author - full|author name|cn|corporate author|"
+        "author - corporate",
         "1au": "1au|first author|author - first|first author name",
         "ta": "ta|jour|jt|journal|journal title|title abbreviation|so",
         "dp": "dp|pdat|date - publication|publication date|ppdat|epdat|date of publication",
@@ -44,7 +45,6 @@ UNANSWERED = {
         "ISBN": "isbn",
         "publisher": "pubn|publisher",
         "investigator": "ir|investigator|fir|full investigator name",
-        "corporate author": "cn|corporate author|author - corporate",
         "last author": "lastau|last author|author - last|last author name",
         "editor": "ed|editor",
         "book": "book|bt",

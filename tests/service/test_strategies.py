@@ -100,12 +100,31 @@ def test_a_query_of_a_librarian(librarian, row, way, capsys):
         ("90000001,90000013[pmid]", "1 13"),
         ("10.9999/bmj.inv.2021\n10.9999/bmj.inv.2020", "2 13"),
         ("10.9999/bmj.inv.2021 OR 10.9999/bmj.inv.2020", "2 13"),
+        ("Smith JA metformin", "1"),
+        ("Smith JA 2019", "1"),
+        ("smith ja AND metformin", "1"),
+        ("(Smith JA OR Muller K) NOT metformin", "6 9 16 35"),
+        ("Smith JA et al. N Engl J Med", "1 16"),
+        ("N Engl J Med 2019", "1"),
+        ("Inventive Liver Study Group", "12"),
+        ("Inventive Liver Study Group[cn] recommendations", "12"),
         ("My strategy\n1. metformin[tiab] OR\naspirin[tiab]\n2. asthma[tiab]\n3. 1 OR 2", "1 2 3 4 7 14 21 22"),
     ],
 )
 def test_known_documents_and_wrapped_lines(librarian, query, numbers):
     ids = [hit.docid for hit in librarian.searcher.search(query, k=100, query_syntax="pubmed")]
     assert sorted(int(id) - 90_000_000 for id in ids) == [int(number) for number in numbers.split()]
+
+
+@pytest.mark.real_data
+def test_names_are_taken_only_where_some_document_has_them(librarian):
+    for words in ("Vitamin D in Care Homes", "Smith XY metformin", "Take A metformin 2019"):
+        assert librarian.searcher.read(words).read_as is None
+    reading = librarian.searcher.read("Smith JA unicorn")
+    assert reading.read_as is None and '"Smith JA"[au] has all other words, too' in reading.notes[0]
+    assert librarian.searcher.read("Vitamin D AND falls").read_as == "Vitamin AND D AND falls"
+    with_tags = librarian.searcher.read("Smith JA metformin", term_mapping=False)
+    assert with_tags.read_as is None
 
 
 @needs_chromium
