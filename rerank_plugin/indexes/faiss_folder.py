@@ -18,6 +18,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,7 +167,7 @@ class FaissFolder:
         if lists is not None and nprobe is not None:
             lists.nprobe = min(nprobe, lists.nlist)
         self.searched = placed(self.index, place, self.folder)
-        self._told = False
+        self._told, self._mapping = False, threading.Lock()
 
     def search(
         self, vector: np.ndarray, depth: int, allowed: np.ndarray | None = None, ef_search: int | None = None
@@ -200,15 +201,18 @@ class FaissFolder:
                     "%s: a search on a GPU finds %s documents at most, and selects none: the CPU does this one, and "
                     "others that need more", self.folder, f"{MOST:,}",
                 )  # fmt: skip
-        parameters = None
+        index, parameters = faiss.downcast_index(self.index), None
         if allowed is not None:
             selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
-            more = len(allowed) / max(int(np.count_nonzero(allowed)), 1)
-            parameters = _parameters(faiss.downcast_index(self.index), selector, ef_search, more, depth)
+            left = max(int(np.count_nonzero(allowed)), 1)
+            more = len(allowed) / left
+            if isinstance(index, faiss.IndexHNSW) and left <= _candidates(index, ef_search, depth, more):
+                index = faiss.downcast_index(index.storage)  # all that are left are fewer than a walk compares
+            parameters = _parameters(index, selector, ef_search, more, depth)
         elif ef_search is not None:
-            parameters = _parameters(faiss.downcast_index(self.index), None, ef_search)
+            parameters = _parameters(index, None, ef_search)
         try:
-            return self._found(self.index, vector, depth, parameters)
+            return self._found(index, vector, depth, parameters)
         except InputError:
             if allowed is None:
                 raise
@@ -234,7 +238,8 @@ class FaissFolder:
         part = faiss.downcast_index(self.index)
         part = faiss.downcast_index(part.index) if isinstance(part, faiss.IndexPreTransform) else part
         if isinstance(part, faiss.IndexIVF):
-            part.make_direct_map()  # once: nothing happens if there is one
+            with self._mapping:  # while it is made, others would read it half full
+                part.make_direct_map()  # once: nothing happens if there is one
         try:
             return np.stack([self.index.reconstruct(int(position)) for position in positions])
         except RuntimeError as error:
@@ -264,9 +269,13 @@ def _parameters(index: Any, selector: Any, ef_search: int | None, more: float = 
         kind = faiss.IVFPQSearchParameters if isinstance(index, faiss.IndexIVFPQ) else faiss.SearchParametersIVF
         return kind(sel=selector, nprobe=min(math.ceil(index.nprobe * more), index.nlist))
     if isinstance(index, faiss.IndexHNSW):
-        kept = max(ef_search or index.hnsw.efSearch, depth)
-        return faiss.SearchParametersHNSW(sel=selector, efSearch=min(math.ceil(kept * more), max(index.ntotal, 1)))
+        return faiss.SearchParametersHNSW(sel=selector, efSearch=_candidates(index, ef_search, depth, more))
     return None if selector is None else faiss.SearchParameters(sel=selector)
+
+
+def _candidates(index: Any, ef_search: int | None, depth: int, more: float) -> int:
+    """How many candidates a search of HNSW keeps."""
+    return min(math.ceil(max(ef_search or index.hnsw.efSearch, depth) * more), max(index.ntotal, 1))
 
 
 def check(path: Path) -> None:
