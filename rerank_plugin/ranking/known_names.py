@@ -10,6 +10,7 @@ import re
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.strategy import ALL, Strategy, Term
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.text.pubmed_syntax import MOST_OF_NAME
 
 _SMALL = "of|the|and|de|for|in|on|&"
 _CAPITAL = r"[^\W\d_a-zß-ÿ][\w'’.&-]*"
@@ -23,7 +24,6 @@ _LAST_NAME = re.compile(
 )
 _YEAR = re.compile(r"\(?(?:19|20)\d\d[).]?", re.ASCII)
 _MAY_HOLD = re.compile(rf"(?<!\w){_CAPITAL},? [^\W\d_a-zß-ÿ]{{1,3}}(?![\w-])|(?<!\S){_YEAR.pattern}\s*$")
-MOST_WORDS = 20  # of a name
 LONGEST = 200  # characters of a text that is looked through
 
 
@@ -57,7 +57,7 @@ class KnownNames:
         count = len(words)
         while count and _YEAR.fullmatch(words[count - 1]):
             count -= 1
-        name = self.value(" ".join(words[:count])) if 1 < count <= MOST_WORDS else None
+        name = self.value(" ".join(words[:count])) if 1 < count <= MOST_OF_NAME else None
         if name is None:
             authors = (
                 number

@@ -1,26 +1,95 @@
-"""The lines of a pasted search strategy: where its numbered lines begin, and which language it is written in."""
+"""The lines of a pasted search strategy, as PubMed's history, its CSV file, Ovid or a paper shows them.
+
+Around the query of a line there may be its number, ``Search:``, ``Filters:``, ``Sort by:``, the number of results and
+the time. The history has its newest line first.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Callable
+from io import StringIO
+from typing import NamedTuple
 
-OTHERS = {  # signs of languages that are none of PubMed's
-    "Ovid": re.compile(r"\.(?:mp|ti|ab|tw|kw|pt|sh)\b[,.]|\badj\d+\b|\bexp [\w, -]{1,100}/|\b[Oo]r/\d+-\d+"),
-    "Embase": re.compile(r"'/(?:exp|de|mj)\b|(?<=\S):(?:ti|ab|kw)\b(?:,\w+)*|\bNEAR/\d+"),
-    "Scopus": re.compile(r"\bTITLE(?:-ABS(?:-KEY)?)? ?\(|\bPUBYEAR\b|\bW/\d+"),
-    "EBSCO": re.compile(r'\bM[HJM] "|\b(?:TI|AB|TX) (?=[("])'),
-}
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
+from rerank_plugin.text.other_languages import described
+
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
+_NUMBER = re.compile(r"\d{1,4}", re.ASCII)
+_CSV = re.compile(r"\s*Search number,Query,")
+_SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?Search(?::\s*|\s+(?=[(\"]))")
+_NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
+_TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
+_COUNT = re.compile(rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*\))$")
+_BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+(\d+)$")  # a number of results if every line has one, or a word
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_SORT = re.compile(r"\sSort by: [\w /]{1,40}$")
+_TAIL = 80  # characters: what stands behind a query, but for its filters
+HISTORY = (
+    r"(?-i:^\s*(?:\#?\d{1,4}\s)?[\s.…>]*Search:\s|\sFilters:\s(?=[A-Z]|from\s\d|in\sthe\slast)"
+    r"|\sSort\sby:\s[A-Z]|^\s*Search\snumber,Query,)"
+)  # its signs, for a verbose pattern
+_PART = re.compile(r",\s+(?!Phase\b|NIH\b|Veterinary\b|Protocol\b|N\.I\.H\.|Non-U|U\.S\.|Extramural|Intramural)")
+_FROM = re.compile(r"from (\d{4}(?:/\d{1,2}){0,2}) ?[-–] ?(\d{4}(?:/\d{1,2}){0,2}|present)")
+_LAST = re.compile(r"(?:in|published in) the last (\d{1,4} (?:day|week|month|year)s?)|published last (.*)")
+_AGES = {
+    "child": "infant OR child OR adolescent", "newborn": "infant, newborn", "infant": "infant",
+    "preschool child": "child, preschool", "adolescent": "adolescent", "adult": "adult", "young adult": "young adult",
+    "middle aged": "middle aged", "middle aged + aged": "middle aged OR aged", "aged": "aged",
+    "80 and over": "aged, 80 and over",
+}  # fmt: skip
+_SUBJECTS = {"humans": "humans", "other animals": "animals", "animals": "animals", "female": "female", "male": "male"}
+_SEXES = ("female", "male")
+_LACKING = (
+    "abstract", "free full text", "full text", "associated data", "medline", "nursing journals", "dental journals",
+    "core clinical journals", "veterinary science", "cancer", "aids", "bioethics", "toxicology",
+)  # fmt: skip
 
 
-def other_languages(text: str) -> list[str]:
-    """A note for each language other than PubMed's of which a text has signs."""
-    found = [(owner, match[0].strip()) for owner, signs in OTHERS.items() if (match := signs.search(text))]
-    return [
-        f"'{sign}' of {owner}'s language is read as words: write PubMed's tags, as in aspirin[ti]"
-        for owner, sign in found
+class Line(NamedTuple):
+    """A line of a strategy.
+
+    Attributes:
+        number: by which later lines name it; 0 for a strategy of one line.
+        query: the text without what stands around it.
+        place: of the query in the pasted text, from 0 on.
+        filters: the text after ``Filters:``.
+    """
+
+    number: int
+    query: str
+    place: int
+    filters: str = ""
+
+
+def lines(text: str, note: Callable[[str], None]) -> list[Line]:
+    """The lines of a text, in their order. ``note`` takes what is left out."""
+    if _CSV.match(text):
+        return sorted(_history(text))
+    begun = numbered(text)
+    if not begun:
+        line = _line(0, text, 0, lambda query: query)
+        described(line.query, 0, note)
+        return [line]
+    if before := " ".join(text[: begun[0].start()].split()):
+        note(f"'{before:.60}' stands before the first numbered line, and is left out")
+    ends = [*(match.start() for match in begun[1:]), len(text)]
+    queries = [text[match.end() : end] for match, end in zip(begun, ends)]
+    bare = [_BARE.search(query.rstrip()[-_TAIL:]) for query in queries]
+    counted = all(bare) and not all(_YEAR.fullmatch(match[1]) for match in bare if match)
+    found = [
+        _line(int(match[1]), query, match.end(), _without_number if counted else lambda query: query)
+        for match, query in zip(begun, queries)
     ]
+    numbers = [line.number for line in found]
+    if numbers == sorted(numbers, reverse=True):
+        found.sort()
+    for line in found:
+        described(line.query, line.number, note)
+    return found
 
 
 def numbered(text: str) -> list[re.Match[str]]:
@@ -41,3 +110,62 @@ def numbered(text: str) -> list[re.Match[str]]:
     if len(all_numbered) == len(lines) > 1:
         return all_numbered
     return marked if len(marked) > 1 else []
+
+
+def _history(text: str) -> list[Line]:
+    """The lines of the CSV file of PubMed's history."""
+    found, at = list[Line](), 0
+    try:
+        rows = list(csv.reader(StringIO(text.lstrip())))
+    except csv.Error as error:
+        raise InputError(f"the history is no CSV file: {error}") from error
+    for row in rows:
+        if len(row) > 2 and _NUMBER.fullmatch(row[0]):
+            at = max(at, text.find(row[1].replace('"', '""'), at))
+            found.append(_line(int(row[0]), row[1], at, lambda query: query)._replace(filters=row[2]))
+    return found
+
+
+def _line(number: int, query: str, place: int, cleaned: Callable[[str], str]) -> Line:
+    """The line with this query, without what the history shows around it."""
+    if match := _SEARCH.match(query):
+        query, place = query[match.end() :], place + match.end()
+    query = _without(_SORT, cleaned(_without(_COUNT, _without(_TIME, query))))
+    before, found, filters = query.rpartition(" Filters: ")
+    return Line(number, before, place, _without(_SORT, filters)) if found else Line(number, query, place)
+
+
+def _without(pattern: re.Pattern[str], query: str) -> str:
+    """The query without a match at its end."""
+    query = query.rstrip()
+    match = pattern.search(query[-_TAIL:])
+    return query[: len(query) - len(match[0])] if match else query
+
+
+def _without_number(query: str) -> str:
+    return _without(_BARE, query)
+
+
+def filters_strategy(filters: str, note: Callable[[str], None]) -> str:
+    """PubMed's filters as a strategy: any of the values of one kind, and all kinds; empty if none can be answered."""
+    kinds: dict[str, list[str]] = {}
+    excluded = ""
+    for part in map(str.strip, _PART.split(filters)):
+        name = part.lower()
+        age = _AGES.get(name.partition(":")[0].strip())
+        if match := _FROM.fullmatch(name):
+            kinds.setdefault("dates", []).append(f"{match[1]}:{match[2]}[dp]")
+        elif match := _LAST.fullmatch(name):
+            kinds.setdefault("dates", []).append(f'"last {match[1] or match[2]}"[dp]')
+        elif name in _LACKING:
+            note(f"the filter '{part:.60}' is not indexed, and is left out")
+        elif name == "exclude preprints":
+            excluded = " NOT preprint[pt]"
+        elif age and ":" in name:
+            kinds.setdefault("ages", []).extend(f'"{heading}"[mh]' for heading in age.split(" OR "))
+        elif name in _SUBJECTS:
+            kinds.setdefault("sexes" if name in _SEXES else "species", []).append(f"{_SUBJECTS[name]}[mh]")
+        elif name:
+            tag = "la" if name in LANGUAGE_FORMS else "pt"
+            kinds.setdefault(tag, []).append(f'"{part.replace(chr(34), "")}"[{tag}]')
+    return " AND ".join(f"({' OR '.join(values)})" for values in kinds.values()) + excluded if kinds else ""

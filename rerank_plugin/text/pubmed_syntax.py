@@ -14,12 +14,14 @@ from typing import NamedTuple, Protocol
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
-from rerank_plugin.text.pubmed_lines import numbered, other_languages
+from rerank_plugin.text.other_languages import OVID, summed_up
+from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines
 from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
 
 MOST_CLAUSES = 1000
 MOST_NESTED = 100  # parentheses in parentheses, and groups in groups, those of earlier lines included
 MOST_NEAR = 1000
+MOST_OF_NAME = 20  # words of a heading, an author or a journal
 MOST_DIGITS = 4  # of the number of a line, or of words
 SPLIT = "split the strategy into several"
 DATES = ("dp", "edat")
@@ -45,6 +47,7 @@ SYNTAX = re.compile(
     | \[\s*(?:{_KNOWN_TAG})\s*(?::\s*(?:~\s*\d+|noexp))?\s*\](?:(?!\w)|(?-i:AND|OR|NOT)\b)  # a tag
     | \b\w{{2,}}\*(?=$|[\s)\[])                                          # a truncated word
     | (?:^|\s)\#\d{{1,4}}(?:\s|$)                                        # a line of a strategy
+    | {HISTORY} | {OVID}                                                  # pasted from elsewhere
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -105,20 +108,31 @@ class Reader:
             InputError: it is malformed; the message names the place and the cure.
         """
         text = text.translate(_QUOTES)
-        for note in other_languages(text):
-            self._note(note)
-        begun = numbered(text)
-        if not begun:
-            return self._kept(self._tree(_tokens(text, 0), text, {}), text)
-        if before := " ".join(text[: begun[0].start()].split()):
-            self._note(f"'{before:.60}' stands before the first numbered line, and is left out")
         earlier: dict[int, _Part] = {}
         last = _Part(None)
-        for match, end in zip(begun, [*(match.start() for match in begun[1:]), len(text)]):
-            line = text[match.end() : end]
-            last = self._tree(_tokens(line, match.end()), line, earlier)
-            earlier[int(match[1])] = last
+        found = lines(text, self._note)
+        self.notes[:] = summed_up(self.notes)
+        elsewhere = next((note for note in self.notes if " language is read as words" in note), "")
+        try:
+            for line in found:
+                last = self._filtered(self._tree(_tokens(line.query, line.place), line.query, earlier), line.filters)
+                if line.number:
+                    earlier[line.number] = last
+        except InputError as error:
+            if not elsewhere:
+                raise
+            raise InputError(f"{error} ({elsewhere.replace(' is read as words', '')})") from error
         return self._kept(last, text)
+
+    def _filtered(self, part: _Part, filters: str) -> _Part:
+        """The part with PubMed's filters, written as in its history."""
+        if not (strategy := filters and filters_strategy(filters, self._note)):
+            return part
+        level = _Level(None)
+        level.add(part, _Token("word", filters, 1))
+        level.operate(_Token(AND, AND, 1))
+        level.add(self._tree(_tokens(strategy, 0), strategy, {}), _Token("word", filters, 1))
+        return level.part
 
     def _kept(self, part: _Part, text: str) -> Strategy:
         if part.tree is None:
@@ -210,25 +224,26 @@ class Reader:
         if len(words) == 1 and words[0].kind == "word" and not level.tagged and (id := _ID.fullmatch(words[0].text)):
             level.add(_Part(self._term(id[0], id.lastgroup or "pmid", words[0], False, None)), words[0])
             return
-        while words:
-            first, count = words[0], 1
+        at = 0
+        while at < len(words):
+            first, count = words[at], 1
             terms: list[Strategy | None] = [self._term(first.text, ALL, first, first.kind == "phrase", None)]
             maps = self.term_mapping and first.kind == "word" and not level.tagged
-            plain = [word.text.strip(",;") for word in words]
+            plain = [word.text.strip(",;") for word in words[at : at + MOST_OF_NAME + 1]]
             found = self.headings.longest(plain) if maps and self.headings is not None else None
             if found is not None:
                 count, heading = found
-                terms += [self._term(word.text, ALL, word, False, None) for word in words[1:count]]
+                terms += [self._term(word.text, ALL, word, False, None) for word in words[at + 1 : at + count]]
                 mapped = [Term(heading, "mh", below=self.headings.below(heading))]  # type: ignore[union-attr]
                 if heading.lower() != " ".join(plain[:count]).lower():
                     mapped.append(Term(heading, ALL, phrase=True))
                 parts = tuple(term for term in terms if term is not None)
                 terms = [Group(OR, (*mapped, parts[0] if len(parts) == 1 else Group(AND, parts)))]
-            elif maps and len(words) > 1 and self.names is not None and (name := self.names.longest(plain)):
+            elif maps and len(plain) > 1 and self.names is not None and (name := self.names.longest(plain)):
                 count, terms = name[0], [name[1]]
             for term in terms:
                 level.add(_Part(term), first)
-            words = words[count:]
+            at += count
 
     def _exploded(self, strategy: Strategy | None) -> Strategy | None:
         """A heading with those below it."""

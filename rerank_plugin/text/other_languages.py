@@ -1,0 +1,86 @@
+"""Signs of search languages other than PubMed's, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+_FIELDS = {"ti": "ti", "ab": "ab", "tw": "tiab", "mp": "tw", "kw": "ot", "kf": "ot", "pt": "pt", "sh": "mh:noexp"}
+_CODES = "|".join(_FIELDS)
+_HEADING = r"(\*?)[\"']?([^\W\d_][\w, '-]{1,80}?)[\"']?/"
+
+
+def _tag(codes: str) -> str:
+    names = list(dict.fromkeys(_FIELDS.get(code.strip(), code.strip()) for code in codes.split(",")))
+    if {"ti", "ab"} <= {*names}:
+        names = ["tiab", *(name for name in names if name not in ("ti", "ab", "tiab"))]
+    return f"[{names[0]}]" if len(names) == 1 else " or ".join(f"[{name}]" for name in names)
+
+
+def _lines(match: re.Match[str]) -> str:
+    first, last = int(match[2]), min(int(match[3]), int(match[2]) + 20)
+    return f" {match[1].upper()} ".join(map(str, range(first, last + 1)))
+
+
+# By the language, a pattern and its text in PubMed's language. The first that is found in a line is told.
+_SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
+    ("Ovid", re.compile(rf"\b[Ee]xp {_HEADING}"), lambda match: f'"{match[2]}"[{"majr" if match[1] else "mh"}]'),
+    ("Ovid", re.compile(r"\b([Oo]r|[Aa]nd|OR|AND)/(\d{1,3})-(\d{1,3})"), _lines),
+    (
+        "Ovid",
+        re.compile(r"([\w*$?-]{1,80}) adj(\d{1,2}) ([\w*$?-]{1,80})"),
+        lambda match: f'"{match[1]} {match[3]}"[tiab:~{max(0, int(match[2]) - 1)}]',
+    ),
+    ("Ovid", re.compile(r"\badj\d{1,2}\b"), lambda match: '"two words"[tiab:~2]'),
+    (
+        "Ovid",
+        re.compile(rf"([\w*$?-]{{1,80}}|\))\.((?:{_CODES})(?:,(?:\w\w))*)(?:\.|,(?=\s|$))"),
+        lambda match: ("(...)" if match[1] == ")" else match[1].replace("$", "*")) + _tag(match[2]),
+    ),
+    (
+        "Ovid",
+        re.compile(rf"(?:^|(?<=\())\s*{_HEADING}(?=\s*$|\))"),
+        lambda match: f'"{match[2]}"[{"majr" if match[1] else "mh"}:noexp]',
+    ),
+    ("Ovid", re.compile(r"^\s*limit \d+ to\b"), lambda match: "1 AND review[pt] AND 2010:2020[dp]"),
+    ("Embase", re.compile(r"'([^']{1,80})'/(?:exp|de|mj)\b"), lambda match: f'"{match[1]}"[mh]'),
+    (
+        "Embase",
+        re.compile(r"([\w*'-]{1,80}):((?:ti|ab|kw)\b(?:,\w+)*)"),
+        lambda match: match[1].replace("'", '"') + _tag(match[2]),
+    ),
+    ("Embase", re.compile(r"\bNEAR/\d+", re.IGNORECASE), lambda match: '"two words"[tiab:~2]'),
+    ("Cochrane", re.compile(r"MeSH descriptor: \[([^\]]{1,80})\](?: explode \w+ trees?)?"), lambda m: f'"{m[1]}"[mh]'),
+    ("Scopus", re.compile(r"\bTITLE(?:-ABS(?:-KEY)?)? ?\(|\bPUBYEAR\b|\bW/\d+"), lambda match: "aspirin[tiab]"),
+    ("EBSCO", re.compile(r'\bM[HJM] "([^"]{1,80}?)\+?"'), lambda match: f'"{match[1]}"[mh]'),
+    ("EBSCO", re.compile(r'\b(?:TI|AB|TX) (?=[("])'), lambda match: "aspirin[ti]"),
+]
+OVID = "|".join(
+    (
+        r"\b(?-i:exp)[ ][\w,\ '-]{2,80}/(?=\s|$|\))",
+        rf"\w[*$?]?\.(?:{_CODES})(?:,\w\w)*\.(?=\s|$|\))",
+        r"\w[ ]adj\d[ ]\w",
+    )
+)  # what no plain text has; for a verbose pattern
+
+
+def described(query: str, number: int, note: Callable[[str], None]) -> None:
+    """Note the signs of other languages in a line, each language once."""
+    told = set[str]()
+    for owner, pattern, cure in _SIGNS:
+        if owner not in told and (match := pattern.search(query)):
+            told.add(owner)
+            line = f"line {number}: " if number else ""
+            note(f"{line}'{match[0].strip()}' of {owner}'s language is read as words: write {cure(match)}")
+
+
+def summed_up(notes: Iterable[str]) -> list[str]:
+    """The notes, of each language only the first three."""
+    kept, left_out = list[str](), dict[str, int]()
+    for note in notes:
+        match = re.search(r"of (\w+)'s language is read as words", note)
+        if match and sum(f"of {match[1]}'s language" in other for other in kept) >= 3:
+            left_out[match[1]] = left_out.get(match[1], 0) + 1
+        else:
+            kept.append(note)
+    return kept + [f"{count} more lines are in {owner}'s language" for owner, count in left_out.items()]

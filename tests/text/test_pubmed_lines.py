@@ -1,0 +1,58 @@
+"""Strategies pasted from PubMed's history, its CSV file and Ovid, with what stands around their queries."""
+
+import pytest
+
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.text.pubmed_syntax import Reader, is_strategy
+
+PAGE = (
+    "#3\t...\t>\tSearch: #1 AND #2\t1,234\t05:12:33\n"
+    "#2\t...\t>\tSearch: b[ti] Filters: Review\t12\t05:11:02\n"
+    "#1\tSearch: c\t9\t05:10:00"
+)
+CSV = '''Search number,Query,Filters,Search Details,Results,Time
+3,#1 AND #2,,"(""c"")",1234,05:12:33
+2,"""b d""[ti] OR e",Review,"x",12,05:11:02
+1,c,,y,99,05:10:00
+'''
+TYPES = 'a[ti] AND (("Clinical Trial, Phase III"[pt] OR "Review"[pt]) AND "English"[la])'
+
+
+@pytest.mark.parametrize(
+    "text, read_as",
+    [
+        ("Search: a Filters: Clinical Trial, from 2010 - 2020", 'a AND ("Clinical Trial"[pt] AND 2010:2020[dp])'),
+        ('#3 Search: "a b" Sort by: Most Recent', '"a b"'),
+        ("Search (a[ti]) Filters: Clinical Trial, Phase III, Review, English Sort by: Author", TYPES),
+        ("a Filters: in the last 5 years, Exclude preprints", None),
+        ('("a" AND "b") 1,234', '"a" AND "b"'),
+        ('("a" AND "b")\t1234\t05:12:33', '"a" AND "b"'),
+        ("a AND 1,234", "a AND 1,234"),
+        (PAGE, 'c AND (b[ti] AND "Review"[pt])'),  # the newest line is first
+        (CSV, 'c AND (("b d"[ti] OR e) AND "Review"[pt])'),
+        ("1. a[ti] 12345\n2. b 332\n3. 1 OR 2 1200", "a[ti] OR b"),
+        ("1. a[ti] (12345)\n2. b\n3. 1 OR 2", "a[ti] OR b"),
+        ("1. a[ti] 2019\n2. b 2018", "b AND 2018"),  # years
+    ],
+)
+def test_what_is_pasted_from_a_history(text, read_as):
+    reader = Reader()
+    last_years = Reader().read('a AND ("last 5 years"[dp] NOT preprint[pt])')
+    assert str(reader.read(text)) == (read_as or str(last_years)) and not reader.notes
+    assert is_strategy(text)
+
+
+def test_ages_and_sexes_are_headings():
+    read = str(Reader().read("a Filters: Female, Infant: 1-23 months, Adult: 19+ years"))
+    assert read == 'a AND (female[mh:noexp] AND ("infant"[mh:noexp] OR "adult"[mh:noexp]))'
+
+
+def test_what_is_left_out_or_of_another_language_is_told():
+    reader = Reader()
+    assert str(reader.read("Search: a Filters: Free full text")) == "a"
+    assert reader.notes == ["the filter 'Free full text' is not indexed, and is left out"]
+    with pytest.raises(InputError, match=r"before the word .* \(line 1: 'exp Pain/' of Ovid's language: write .*\)$"):
+        Reader().read("1. exp Pain/\n2. *Asthma/\n3. 1 OR 2")
+    many = Reader()
+    many.read("\n".join(f"{number}. pain{number}.tw." for number in range(1, 7)))
+    assert len(many.notes) == 4 and many.notes[-1] == "3 more lines are in Ovid's language"
