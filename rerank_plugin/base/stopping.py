@@ -1,21 +1,30 @@
-"""Work that stops between its steps when nobody waits for it any more.
+"""Work that stops between its steps when nobody waits for it any more, or its time is over.
 
 Long loops call `stop_if_asked` between two steps. Without a condition, as in the commands, it does nothing.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from rerank_plugin.base.errors import InputError
 
 
 class Stopped(Exception):
     """The work was stopped between two steps."""
 
 
+class LateError(InputError):
+    """The work needs more time than it is given."""
+
+
 class _Condition(threading.local):
     is_met: Callable[[], bool] | None = None
+    end, seconds = math.inf, math.inf  # by time.monotonic, and the time given
 
 
 _condition = _Condition()
@@ -31,7 +40,25 @@ def stopping(is_met: Callable[[], bool]) -> Iterator[None]:
         _condition.is_met = before
 
 
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Give the work of this thread in the block a time, after which its next step raises a `LateError`."""
+    before = _condition.end, _condition.seconds
+    _condition.end, _condition.seconds = time.monotonic() + seconds, seconds
+    try:
+        yield
+    finally:
+        _condition.end, _condition.seconds = before
+
+
+def seconds_left() -> float:
+    """The time that the work of this thread still has; infinite where none is given."""
+    return _condition.end - time.monotonic()
+
+
 def stop_if_asked() -> None:
-    """A step has ended: raise `Stopped` if the condition of this thread is met."""
+    """A step has ended: raise `Stopped` if the condition of this thread is met, and a `LateError` after its time."""
     if _condition.is_met is not None and _condition.is_met():
         raise Stopped
+    if seconds_left() <= 0:
+        raise LateError(f"this takes longer than {_condition.seconds:g} seconds: ask for less")

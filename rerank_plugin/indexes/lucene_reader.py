@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from math import inf
 from pathlib import Path
 from threading import RLock
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from rerank_plugin.base.failures import damage
 from rerank_plugin.base.filters import DATES, FILTERS, Filter, years
 from rerank_plugin.base.metadata_fields import COMPARED
 from rerank_plugin.base.records import Document
+from rerank_plugin.base.stopping import seconds_left, stop_if_asked
 from rerank_plugin.corpora.json_keys import TEXT_KEYS, TITLE_KEYS
 from rerank_plugin.corpora.json_objects import parse
 from rerank_plugin.corpora.json_texts import first_value, text_of
@@ -26,6 +29,8 @@ from rerank_plugin.text.markup import without_markup
 _ID_PAGE = 50_000
 CONTENTS = "contents"
 LONGEST_SIMILAR = 64  # letters of a term that similar ones are read of: an automaton grows with them
+FIRST_DOCUMENTS = 1 << 14  # a step of matching, which grows to STEP
+STEP = 0.1  # seconds
 TRIES = 5  # to list the commits of an index from which an update removes older ones
 Counts = Mapping[str, tuple[int, int]]  # of each field, the documents that have it and its words in all
 # Pyjnius binds a method to the object that used it last, in any thread.
@@ -303,23 +308,59 @@ def _occur(role: str) -> Any:
 def count_matching(reader: Any, query: Any) -> int:
     """The exact number of documents that match a query."""
     with pyjnius_lock:
-        return int(java_class("org.apache.lucene.search.IndexSearcher")(reader).count(query))
+        searcher = limited(java_class("org.apache.lucene.search.IndexSearcher")(reader))
+    count = int(searcher.count(query))  # others may search meanwhile
+    check_ended(searcher)
+    return count
+
+
+def limited(searcher: Any) -> Any:
+    """An IndexSearcher, whose searches end when the time of this thread is over; then call `check_ended`."""
+    if (seconds := seconds_left()) < inf:
+        stop_if_asked()
+        searcher.setTimeout(java_class("org.apache.lucene.index.QueryTimeoutImpl")(1 + int(1000 * seconds)))
+    return searcher
+
+
+def check_ended(searcher: Any) -> None:
+    """A `LateError` if a search by a `limited` searcher was ended before it had seen all documents."""
+    if seconds_left() < inf and searcher.timedOut():
+        stop_if_asked()
 
 
 def matching_numbers(reader: Any, query: Any) -> np.ndarray:
-    """Whether the document of each Lucene number matches a query, bool [L]."""
+    """Whether the document of each Lucene number matches a query, bool [L]; others may search meanwhile."""
     with pyjnius_lock:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
         bit_set = java_class("org.apache.lucene.util.FixedBitSet")
         no_scores = java_class("org.apache.lucene.search.ScoreMode").COMPLETE_NO_SCORES
         weight = searcher.createWeight(searcher.rewrite(query), no_scores, 1.0)
-        matching = [np.zeros(0, bool)]
         leaves = reader.leaves()
-        for number in range(leaves.size()):
+    matching = [np.zeros(0, bool)]
+    for number in range(leaves.size()):
+        with pyjnius_lock:
             leaf = leaves.get(number)
-            bits, scorer = bit_set(leaf.reader().maxDoc()), weight.scorer(leaf)
-            if scorer is not None:
-                getattr(bits, "or")(scorer.iterator())
+            bits = bit_set(leaf.reader().maxDoc())
+        _match(weight, leaf, bits)
+        with pyjnius_lock:
             words = np.array(bits.getBits(), np.int64).view(np.uint8)
             matching.append(np.unpackbits(words, bitorder="little")[: bits.length()].astype(bool))
     return np.concatenate(matching)
+
+
+def _match(weight: Any, leaf: Any, bits: Any) -> None:
+    """Set the bits of the matching documents of one of Lucene's segments, in steps."""
+    first, documents, size = 0, FIRST_DOCUMENTS, bits.length()
+    while first < size:
+        stop_if_asked()
+        started, last = perf_counter(), min(first + documents, size)
+        with pyjnius_lock:
+            if (scorer := weight.scorer(leaf)) is None:
+                return
+            both = java_class("java.util.ArrayList")()
+            both.add(scorer.iterator())
+            both.add(java_class("org.apache.lucene.search.DocIdSetIterator").range(first, last))
+            found = java_class("org.apache.lucene.search.ConjunctionUtils").intersectIterators(both)
+        getattr(bits, "or")(found)
+        first, took = last, perf_counter() - started
+        documents = documents * 4 if took < STEP / 4 else max(documents // 4, 1) if took > STEP else documents

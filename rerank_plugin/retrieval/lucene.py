@@ -13,16 +13,18 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, singledispatch
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.base.stopping import seconds_left
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
-from rerank_plugin.indexes.lucene_reader import clauses, without_stored_fields
+from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.knowledge.headings import Headings
@@ -185,8 +187,8 @@ class LuceneFirstStage:
 
         The text is analyzed but not parsed: AND, quotes and slashes are plain text.
         """
-        with _limited(query):
-            return self._search(query, depth)
+        with self._limited(query) as limited:
+            return limited._search(query, depth)
 
     def _search(self, query: Query, depth: int) -> Candidates:
         text, words, filter = self._read(query)
@@ -212,8 +214,8 @@ class LuceneFirstStage:
             ids.add(term(docid.encode()))
         among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
         scores = np.zeros(len(rows), np.float32)
-        with _limited(query):
-            numbers, found = self._hits(clauses((words, "MUST"), (among, "FILTER")), max(len(rows), 1))
+        with self._limited(query) as limited:
+            numbers, found = limited._hits(clauses((words, "MUST"), (among, "FILTER")), max(len(rows), 1))
         by_row = dict(zip(self.lucene_rows[numbers].tolist(), found.tolist()))
         scores[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
         return scores
@@ -226,8 +228,8 @@ class LuceneFirstStage:
             terms: number of expansion terms.
             even: number of query words with which query and expansion weigh the same: n words weigh n / (n + even).
         """
-        with _limited(query):
-            return self._search_near(query, feedback, terms, even, depth)
+        with self._limited(query) as limited:
+            return limited._search_near(query, feedback, terms, even, depth)
 
     def _search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
         text, words, filter = self._read(query)
@@ -244,6 +246,28 @@ class LuceneFirstStage:
         top = java_class("org.apache.lucene.search.TopDocs")(total(len(hits), relation), hits)
         weight = tokens.size() / (tokens.size() + even)
         return self._best(self._expanded(words, text, tokens, filter, top, terms, weight), words, depth)
+
+    @contextmanager
+    def _limited(self, query: Query) -> Iterator[LuceneFirstStage]:
+        """This first stage for one search, which ends with the time of this thread.
+
+        An `InputError` if a query has more words than Lucene takes, with those of an expansion and a filter.
+        """
+        from jnius import JavaException
+
+        stage = self
+        if seconds_left() < inf:
+            stage = copy(self)
+            stage.searcher = limited(self._new_searcher())
+        try:
+            yield stage
+        except JavaException as error:
+            if not (error.classname or "").endswith(("$TooManyClauses", "$TooManyNestedClauses")):
+                raise
+            raise InputError(
+                f"query {query.id} has more than {MOST_WORDS:,} different words, the most that Lucene takes: shorten it"
+            ) from None
+        check_ended(stage.searcher)
 
     def _read(self, query: Query) -> tuple[str, Any, Any]:
         """A query's text as it is analyzed, and the Lucene queries of its words and of its filter, None without one."""
@@ -307,21 +331,6 @@ class LuceneFirstStage:
     def close(self) -> None:
         self.searched.close()
         self.reader.close()
-
-
-@contextmanager
-def _limited(query: Query) -> Iterator[None]:
-    """Raise an `InputError` if a query has more words than Lucene takes, with those of an expansion and a filter."""
-    from jnius import JavaException
-
-    try:
-        yield
-    except JavaException as error:
-        if not (error.classname or "").endswith(("$TooManyClauses", "$TooManyNestedClauses")):
-            raise
-        raise InputError(
-            f"query {query.id} has more than {MOST_WORDS:,} different words, the most that Lucene takes: shorten it"
-        ) from None
 
 
 register(FirstStageEntry(LuceneConfig, "BM25 by Lucene", fixed={"name": BM25}))

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from rerank_plugin.base.errors import InputError, SystemFailure, UnavailableError
+from rerank_plugin.base.stopping import LateError
 
 
 class ErrorAnswer(BaseModel):
@@ -67,9 +68,11 @@ def field_errors(field: str, status: int = 400) -> Iterator[None]:
 
 
 def refusal(error: InputError, status: int = 400, field: str | None = None) -> RequestError:
-    """The refusal of a request for an error, with 503 instead of a status if trying again may help."""
+    """The refusal of a request for an error, with 503 instead of a status where the request is not at fault."""
     if isinstance(error, (UnavailableError, SystemFailure)):
         return RequestError(503, str(error), retry_after=1)
+    if isinstance(error, LateError):
+        return RequestError(503, str(error))
     return RequestError(status, str(error), field)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
-from rerank_plugin.base.stopping import Stopped, stopping
+from rerank_plugin.base.stopping import Stopped, stopping, within
 from rerank_plugin.service.errors import OverloadedError
 
 Item = TypeVar("Item")
@@ -46,9 +46,11 @@ class Scheduler:
         threads: number of threads for first stages.
         max_queries: queries admitted at the same time, running or waiting, or other work of the same cost.
         max_batch: largest batch; no query of a batch is answered before all its queries are scored.
+        seconds: time of each step of a request in a thread; then it fails with a `LateError`.
     """
 
-    def __init__(self, threads: int, max_queries: int, max_batch: int):
+    def __init__(self, threads: int, max_queries: int, max_batch: int, seconds: float):
+        self.seconds = seconds
         self.max_queries, self.max_batch, self.admitted_queries = max_queries, max_batch, 0.0
         self.threads, self.batch_thread = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
         self.waiting: list[Job] = []
@@ -75,7 +77,11 @@ class Scheduler:
 
     async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of a function, run in a thread."""
-        return await asyncio.wrap_future(self.threads.submit(function, *arguments))
+        return await asyncio.wrap_future(self.threads.submit(self._timed, function, *arguments))
+
+    def _timed(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        with within(self.seconds):
+            return function(*arguments)
 
     async def batched(
         self,
@@ -103,8 +109,22 @@ class Scheduler:
     def _run_batches(self) -> None:
         """Do jobs until none waits: the oldest job, batched with others for the same function."""
         while batch := self._next_batch():
-            prepared = list(self.threads.map(_prepare, batch)) if len(batch) > 1 else [_prepare(job) for job in batch]
+            prepare = self._prepare
+            prepared = list(self.threads.map(prepare, batch)) if len(batch) > 1 else [prepare(job) for job in batch]
             self._score([job for job, ok in zip(batch, prepared) if ok and job.future.set_running_or_notify_cancel()])
+
+    def _prepare(self, job: Job) -> bool:
+        """Make the item of a job; False if the job is cancelled or failed."""
+        if job.future.cancelled():
+            return False
+        try:
+            with stopping(lambda: job.abandoned):
+                job.item = self._timed(job.prepare)
+        except Exception as error:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(error)
+            return False
+        return True
 
     def _next_batch(self) -> list[Job]:
         with self.lock:
@@ -130,7 +150,7 @@ class Scheduler:
             return
         for job, result in zip(batch, results, strict=True):
             try:
-                job.future.set_result(None if job.abandoned else job.finish(result))
+                job.future.set_result(None if job.abandoned else self._timed(job.finish, result))
             except Exception as error:
                 job.future.set_exception(error)
 
@@ -138,16 +158,3 @@ class Scheduler:
         """Finish the waiting jobs and end the threads."""
         self.batch_thread.shutdown()
         self.threads.shutdown()
-
-
-def _prepare(job: Job) -> bool:
-    """Make the item of a job; False if the job is cancelled or failed."""
-    if job.future.cancelled():
-        return False
-    try:
-        job.item = job.prepare()
-    except Exception as error:
-        if job.future.set_running_or_notify_cancel():
-            job.future.set_exception(error)
-        return False
-    return True

@@ -49,6 +49,7 @@ class ServiceConfig:
     first_stage: str = setting("bm25", "default first stage of requests")
     depth: int = setting(DEPTH, "default number of candidates to re-rank")
     deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
+    step_seconds: float = setting(10.0, "seconds after which a first stage, or the making of an answer, is refused")
     queue: int = setting(
         64, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429"
     )
@@ -85,7 +86,7 @@ class ServiceConfig:
         for name in (*counts, "most_characters", "most_unfinished", "most_connections", "click_log_megabytes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        positive = ("deadline", "body_seconds", "header_seconds", "most_megabytes")
+        positive = ("deadline", "step_seconds", "body_seconds", "header_seconds", "most_megabytes")
         for name in (*positive, "most_unpacked_megabytes", "most_held_megabytes"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be above 0")

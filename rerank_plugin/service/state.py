@@ -41,7 +41,7 @@ class Service:
         self.collections = Collections(config)
         # On a CPU each thread scores whole queries: in a larger batch, queries would only wait for each other.
         max_batch = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
-        self.scheduler = Scheduler(config.threads, config.queue, max_batch)
+        self.scheduler = Scheduler(config.threads, config.queue, max_batch, config.step_seconds)
         self.metrics = Metrics(self.scheduler)
         self.reloads = Reloads(self.collections, self.metrics)
         self.started = int(time.time())

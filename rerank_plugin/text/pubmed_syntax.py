@@ -22,6 +22,7 @@ MOST_CLAUSES = 1000
 MOST_NESTED = 100  # parentheses in parentheses, and groups in groups, those of earlier lines included
 MOST_NEAR = 1000
 MOST_OF_NAME = 20  # words of a heading, an author or a journal
+MOST_TOGETHER = 200  # words of a phrase: each document is compared with all of them
 MOST_DIGITS = 4  # of the number of a line, or of words
 SPLIT = "split the strategy into several"
 DATES = ("dp", "edat")
@@ -299,6 +300,8 @@ class Reader:
             if phrase:
                 raise _error(token, f'the phrase "{text}" has no word', "remove it, or write words in the quotes")
             return None  # a dash or a comma between words
+        if name in WORDS and len(bare.split()) > MOST_TOGETHER:
+            raise _error(token, f"a phrase of more than {MOST_TOGETHER} words", "write the words apart, joined by AND")
         if near is not None and len(bare.split()) < 2:
             raise _error(token, f"a proximity of the one word '{bare}'", "write two words or more in quotes")
         if name == "pmid" and len(ids := re.findall(r"[^\s,;]+", bare)) > 1:

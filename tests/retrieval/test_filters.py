@@ -14,7 +14,9 @@ import rerank_plugin as rp
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, Filter, folded
 from rerank_plugin.base.records import Query
+from rerank_plugin.base.stopping import LateError, within
 from rerank_plugin.files.runs import read_run
+from rerank_plugin.indexes import lucene_reader
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.pipeline import OpenPipeline, from_first_stage
 from rerank_plugin.ranking.searcher import Searcher
@@ -169,6 +171,21 @@ def test_a_strategy_decides_the_set_and_words_rank_it(encoded, name, text):
     else:
         ranked = pipeline.first_stage.search(Query("q", text, filter), len(encoded)).rows.tolist()
         assert candidates.rows[: len(ranked)].tolist() == ranked
+
+
+def test_searches_end_with_the_time_of_the_thread(dated, monkeypatch):
+    """Lucene's searches too; the set is found in steps, which give what one step gives."""
+    index, filter = dated, Filter((), strategy=Reader().read("heart OR trial* OR 2010:2015[dp]"))
+    query, stage = Query("q", "heart", filter), configure("bm25").open(index)
+    expected, searched = index.fitting(filter), stage.search(query, 50).ids
+    monkeypatch.setattr(lucene_reader, "FIRST_DOCUMENTS", 3)
+    again = Index(dated.folder)
+    with within(60):
+        assert 0 < expected.sum() < len(expected) and (again.fitting(filter) == expected).all()
+        assert again.count(filter) == expected.sum() and list(stage.search(query, 50).ids) == list(searched)
+    for late in (again._matches, again.count, lambda _: stage.search(query, 50)):
+        with within(0), pytest.raises(LateError, match="longer than 0 seconds"):
+            late(filter)
 
 
 @pytest.mark.parametrize("first_stage", ["bm25", "hybrid"])

@@ -1,17 +1,19 @@
 """The scheduler alone: batches, cancelled and failed jobs, refused requests."""
 
 import asyncio
+import math
 from threading import Event, current_thread
 
 import pytest
 
-from rerank_plugin.service.errors import OverloadedError
+from rerank_plugin.base.stopping import seconds_left, stop_if_asked
+from rerank_plugin.service.errors import OverloadedError, refusal
 from rerank_plugin.service.scheduling import Scheduler
 
 
 @pytest.fixture
 def scheduler():
-    opened = Scheduler(threads=1, max_queries=2, max_batch=8)
+    opened = Scheduler(threads=1, max_queries=2, max_batch=8, seconds=10)
     yield opened
     opened.close()
 
@@ -79,6 +81,18 @@ def test_jobs_that_arrive_during_a_batch_start_no_further_calls(scheduler, monke
     assert len(calls) <= 2
 
 
+def test_a_step_after_its_time_fails(scheduler):
+    """And leaves the thread without a limit."""
+    scheduler.seconds = 0
+
+    async def run():
+        late = scheduler.batched(stop_if_asked, list, list), scheduler.in_thread(stop_if_asked)
+        return await asyncio.gather(*late, return_exceptions=True)
+
+    assert [refusal(error).status for error in asyncio.run(run())] == [503, 503]
+    assert scheduler.threads.submit(seconds_left).result() == math.inf
+
+
 class Watched(Scheduler):
     """A scheduler whose thread pauses where it finds that no job waits, for another thread to add one."""
 
@@ -99,7 +113,7 @@ class Watched(Scheduler):
 
 def test_a_job_that_arrives_while_the_thread_ends_is_done():
     """It waits for the lock, or else it would be added to jobs that were counted already, and never run."""
-    watched, squares = Watched(threads=1, max_queries=2, max_batch=8), Squares()
+    watched, squares = Watched(threads=1, max_queries=2, max_batch=8, seconds=10), Squares()
     squares.go.set()
 
     async def run():

@@ -112,6 +112,7 @@ def test_what_is_not_answered_is_noted(text, read_as, note):
         ("harvard[ad]", r"nothing of 'harvard\[ad\]' can be searched for here: \[ad\]"),
         ("-- AND ..", "nothing of '-- AND ..' can be searched"),
         (" OR ".join(["x"] * (MOST_CLAUSES + 1)), f"more than {MOST_CLAUSES:,} terms; split"),
+        ('"' + "the cats " * 101 + '"[ti]', "a phrase of more than 200 words"),
         ("(" * 2000 + "a" + ")" * 2000, f"more than {MOST_NESTED} parentheses"),
         ("a" + " AND b OR c" * 200, f"change more than {MOST_NESTED} times"),
         (DOUBLED.format("OR", "AND"), "more than 1,000 terms, with those of earlier lines; split"),
