@@ -9,18 +9,19 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import DATES, FILTERS, Filter, compared, folded
 from rerank_plugin.base.metadata_fields import COMPARED, TERMS, texts
 from rerank_plugin.indexes.lucene_reader import (
-    clauses,
     filter_query,
+    matching_numbers,
     pyjnius_lock,
     similar_terms,
     stored_text,
     value_query,
 )
-from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 
 MOST_TERMS = 50_000  # of a field, to list its commonest values; others are listed by their beginning
@@ -54,6 +55,7 @@ class FilterValues:
         self.index, self.reader = index, index.open_lucene()
         self.searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.reader)
         self._terms = cache(self._read_terms)
+        self._listed = cache(self._rows_of_values)
 
     def values(self, field: str, begins: str = "", filter: Filter | None = None, limit: int = 20) -> list[Value]:
         """The commonest values of a field, the commonest first; years in their order, the latest first.
@@ -68,9 +70,9 @@ class FilterValues:
         self.index.check_filter(Filter(((field, ("",)),)))
         name, begins = FILTERS[field], begins.strip()
         with pyjnius_lock:
-            within = None if filter is None else matching_query(filter, self.reader, self.index.description["lucene"])
+            fits = None if filter is None else self.index.fitting(filter)
             if field in DATES:
-                counts = self._years(field, begins, within)
+                counts = self._years(field, begins, fits)
                 return [Value(*pair) for pair in sorted(counts.items(), reverse=True) if pair[1]][:limit]
             prefix = compared(field, begins) if begins else ""
             terms = self._read_terms(name, prefix) if prefix else self._terms(name)
@@ -79,9 +81,10 @@ class FilterValues:
             if not terms and prefix:  # of another form of a value
                 forms = (self._read_terms(COMPARED[name], prefix) or [])[:CANDIDATES]
                 found = dict.fromkeys(folded(self._as_stored(COMPARED[name], form)) for form, _ in forms)
-                terms = [(term, self._count(name, term, None)) for term in found]
-            if within is not None or self.reader.hasDeletions():
-                terms = [(term, self._count(name, term, within)) for term, _ in terms[:CANDIDATES]]
+                terms = [(term, len(self._rows(self._term_query(name, term)))) for term in found]
+            if fits is not None or self.reader.hasDeletions():
+                listed = self._listed(name) if not prefix else self._rows_of_terms(name, terms)
+                terms = list(_counts(listed, fits).items())
             ranked = sorted((pair for pair in terms if pair[1]), key=lambda pair: (-pair[1], pair[0]))
             return [Value(self._as_stored(name, term), documents) for term, documents in ranked[:limit]]
 
@@ -116,10 +119,24 @@ class FilterValues:
     def close(self) -> None:
         self.reader.close()
 
-    def _count(self, name: str, term: str, within: Any) -> int:
-        of_field = java_class("org.apache.lucene.index.Term")(name, term)
-        query = java_class("org.apache.lucene.search.TermQuery")(of_field)
-        return int(self.searcher.count(query if within is None else clauses((query, "FILTER"), (within, "FILTER"))))
+    def _term_query(self, name: str, term: str) -> Any:
+        return java_class("org.apache.lucene.search.TermQuery")(java_class("org.apache.lucene.index.Term")(name, term))
+
+    def _rows(self, query: Any) -> np.ndarray:
+        """The rows of the documents that match, uint32 [n], without deleted ones."""
+        rows = np.asarray(self.index.forward.lucene_rows)[np.flatnonzero(matching_numbers(self.reader, query))]
+        return rows[rows < len(self.index.forward)]
+
+    def _rows_of_values(self, name: str) -> dict[str, np.ndarray]:
+        """The rows of each of the commonest values of a Lucene field, or of each year: kept to be counted in a set."""
+        field = next(field for field, of_filter in FILTERS.items() if of_filter == name)
+        if field in DATES:
+            years = dict.fromkeys(date[:4] for date, _ in self._terms(name) or [])
+            return {year: self._rows(value_query(field, year)) for year in years}
+        return self._rows_of_terms(name, self._terms(name) or [])
+
+    def _rows_of_terms(self, name: str, terms: list[tuple[str, int]]) -> dict[str, np.ndarray]:
+        return {term: self._rows(self._term_query(name, term)) for term, _ in terms[:CANDIDATES]}
 
     def _read_terms(self, name: str, begins: str = "") -> list[tuple[str, int]] | None:
         """The terms of a Lucene field that begin so, with their documents, the commonest first; None for too many."""
@@ -141,16 +158,15 @@ class FilterValues:
             term = each.next()
         return sorted(read, key=lambda pair: (-pair[1], pair[0]))
 
-    def _years(self, field: str, begins: str, within: Any) -> dict[str, int]:
-        """The documents of each year that begins so."""
-        counts = Counter[str]()
-        for date, documents in self._terms(FILTERS[field]) or []:
-            if date.startswith(begins):
-                counts[date[:4]] += documents
-        if within is None and not self.reader.hasDeletions():
+    def _years(self, field: str, begins: str, fits: np.ndarray | None) -> dict[str, int]:
+        """The documents of each year, or of each date that begins so; ``fits``: only these, bool [R]."""
+        name, counts = FILTERS[field], Counter[str]()
+        if fits is None and not self.reader.hasDeletions():
+            for date, documents in self._terms(name) or []:
+                if date.startswith(begins):
+                    counts[date[:4]] += documents
             return counts
-        queries = {year: clauses((value_query(field, year), "FILTER"), (within or _all(), "FILTER")) for year in counts}
-        return {year: int(self.searcher.count(query)) for year, query in queries.items()}
+        return {year: count for year, count in _counts(self._listed(name), fits).items() if year.startswith(begins[:4])}
 
     def _as_stored(self, name: str, term: str) -> str:
         """The value of a term as the first document with it has it."""
@@ -168,5 +184,8 @@ class FilterValues:
         return int(postings.nextDoc())
 
 
-def _all() -> Any:
-    return java_class("org.apache.lucene.search.MatchAllDocsQuery")()
+def _counts(rows: dict[str, np.ndarray], fits: np.ndarray | None) -> dict[str, int]:
+    """The number of rows of each value; ``fits``: of those that fit, bool [R]."""
+    if fits is None:
+        return {value: len(of_value) for value, of_value in rows.items()}
+    return {value: int(np.count_nonzero(fits[of_value])) for value, of_value in rows.items()}

@@ -574,9 +574,8 @@ class Index:
         self.check_filter(filter)
         reader, notes = self.shared_reader, list[str]()
         query = matching_query(filter, reader, self.description["lucene"], notes)
-        rows = np.asarray(self.forward.lucene_rows)[matching_numbers(reader, query)]
-        fits = np.zeros(len(self.forward), bool)
-        fits[rows[rows < len(fits)]] = True  # numbers of deleted documents have no row
+        matching = np.append(matching_numbers(reader, query), False)  # to which -1 of deleted documents leads
+        fits = matching[self.forward.lucene_numbers]
         return Matches(fits, int(fits.sum()), tuple(notes))
 
     def count(self, filter: Filter) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from rerank_plugin.base.errors import InputError, unknown
@@ -30,6 +31,7 @@ def languages() -> list[str]:
     return sorted(java_class("io.anserini.analysis.AnalyzerMap").analyzerMap.keySet().toArray())
 
 
+@cache
 def analyzer(name: str) -> Any:
     """Lucene's analyzer of a name; an `InputError` if there is none."""
     english = java_class("io.anserini.analysis.DefaultEnglishAnalyzer")
@@ -44,6 +46,7 @@ def analyzer(name: str) -> Any:
     return java_class("io.anserini.analysis.AnalyzerMap").getLanguageSpecificAnalyzer(name)
 
 
+@cache
 def unstemmed_analyzer() -> Any:
     """Lucene's analyzer of words as they stand: neither stemmed nor without stop words."""
     builder = java_class("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()

@@ -336,27 +336,33 @@ def matching_numbers(reader: Any, query: Any) -> np.ndarray:
         no_scores = java_class("org.apache.lucene.search.ScoreMode").COMPLETE_NO_SCORES
         weight = searcher.createWeight(searcher.rewrite(query), no_scores, 1.0)
         leaves = reader.leaves()
-    matching = [np.zeros(0, bool)]
+    matching, documents = [np.zeros(0, bool)], FIRST_DOCUMENTS
     for number in range(leaves.size()):
         with pyjnius_lock:
             leaf = leaves.get(number)
             bits = bit_set(leaf.reader().maxDoc())
-        _match(weight, leaf, bits)
+        documents = _match(weight, leaf, bits, documents)
         with pyjnius_lock:
+            if not bits.cardinality():  # as of a rare value, in most segments
+                matching.append(np.zeros(bits.length(), bool))
+                continue
             words = np.array(bits.getBits(), np.int64).view(np.uint8)
             matching.append(np.unpackbits(words, bitorder="little")[: bits.length()].astype(bool))
     return np.concatenate(matching)
 
 
-def _match(weight: Any, leaf: Any, bits: Any) -> None:
-    """Set the bits of the matching documents of one of Lucene's segments, in steps."""
-    first, documents, size = 0, FIRST_DOCUMENTS, bits.length()
+def _match(weight: Any, leaf: Any, bits: Any, documents: int) -> int:
+    """Set the bits of the matching documents of one of Lucene's segments, in steps of so many; returns the next step.
+
+    A step makes the scorer anew, which collects the forms of truncated words: few large steps are faster.
+    """
+    first, size = 0, bits.length()
     while first < size:
         stop_if_asked()
         started, last = perf_counter(), min(first + documents, size)
         with pyjnius_lock:
             if (scorer := weight.scorer(leaf)) is None:
-                return
+                break
             both = java_class("java.util.ArrayList")()
             both.add(scorer.iterator())
             both.add(java_class("org.apache.lucene.search.DocIdSetIterator").range(first, last))
@@ -364,3 +370,4 @@ def _match(weight: Any, leaf: Any, bits: Any) -> None:
         getattr(bits, "or")(found)
         first, took = last, perf_counter() - started
         documents = documents * 4 if took < STEP / 4 else max(documents // 4, 1) if took > STEP else documents
+    return documents

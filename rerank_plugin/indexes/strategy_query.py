@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from rerank_plugin.base.filters import Filter, compared
@@ -159,6 +160,8 @@ class StrategyQueries:
         *before, last = self._tokens(term.text, builder) or [self.read(term.text).lower()]
         if builder is self.stems:  # of a stemmed word, the beginning may be longer than its stem
             last = self.read(term.text).lower().split()[-1]
+        if not before and builder is self.as_they_stand and (query := self._beginning(field, last)):
+            return query
         forms = self._forms(field, last, term)
         if builder is self.stems:
             forms += self._tokens(last, builder)
@@ -170,6 +173,19 @@ class StrategyQueries:
         for token in before:
             phrase.add([self.term(field, token)])
         return phrase.add([self.term(field, form) for form in forms]).build()
+
+    def _beginning(self, field: str, beginning: str) -> Any | None:
+        """The query of the terms with a beginning, which Lucene counts in a fraction of the time; None if too many."""
+        from jnius import JavaException, cast
+
+        prefix, multi = java_class("org.apache.lucene.search.PrefixQuery"), "org.apache.lucene.search.MultiTermQuery"
+        listed = prefix(self.term(field, beginning), java_class(multi).SCORING_BOOLEAN_REWRITE)
+        with suppress(JavaException):  # more than MOST_CLAUSES
+            forms = cast("org.apache.lucene.search.BooleanQuery", listed.rewrite(self.searcher)).clauses().size()
+            if forms <= MOST_FORMS and self.forms + forms <= MOST_FORMS_TOGETHER:
+                self.forms += forms
+                return prefix(self.term(field, beginning))
+        return None
 
     def _any_term(self, field: str, terms: Iterable[str]) -> Any:
         text, values = java_class("org.apache.lucene.util.BytesRef"), java_class("java.util.ArrayList")()
