@@ -363,10 +363,12 @@ def _match(weight: Any, leaf: Any, bits: Any, documents: int) -> int:
         with pyjnius_lock:
             if (scorer := weight.scorer(leaf)) is None:
                 break
-            both = java_class("java.util.ArrayList")()
-            both.add(scorer.iterator())
-            both.add(java_class("org.apache.lucene.search.DocIdSetIterator").range(first, last))
-            found = java_class("org.apache.lucene.search.ConjunctionUtils").intersectIterators(both)
+            found = scorer.iterator()
+            if (first, last) != (0, size):
+                both = java_class("java.util.ArrayList")()
+                both.add(found)
+                both.add(java_class("org.apache.lucene.search.DocIdSetIterator").range(first, last))
+                found = java_class("org.apache.lucene.search.ConjunctionUtils").intersectIterators(both)
         getattr(bits, "or")(found)
         first, took = last, perf_counter() - started
         documents = documents * 4 if took < STEP / 4 else max(documents // 4, 1) if took > STEP else documents
