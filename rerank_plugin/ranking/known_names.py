@@ -58,6 +58,8 @@ class KnownNames:
         while count and _YEAR.fullmatch(words[count - 1]):
             count -= 1
         name = self.value(" ".join(words[:count])) if 1 < count <= MOST_OF_NAME else None
+        if count == 1 < len(words) and _CAPITALS.fullmatch(f"{words[0]} A"):  # Lancet 2019
+            name = self.best([Term(words[0], "ta")], Term(words[0]))
         if name is None:
             authors = (
                 number

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
 from rerank_plugin.text.other_languages import OVID, summed_up
 from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines
 from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
+from rerank_plugin.text.term_mapping import Headings, Names
 
 MOST_CLAUSES = 1000
 MOST_NESTED = 100  # parentheses in parentheses, and groups in groups, those of earlier lines included
@@ -61,22 +62,6 @@ def is_strategy(text: str) -> bool:
     [True, False, False, False]
     """
     return SYNTAX.search(" ".join(text.translate(_QUOTES).split())) is not None
-
-
-class Headings(Protocol):
-    """The headings of MeSH, as of :class:`~rerank_plugin.knowledge.headings.Headings`."""
-
-    def heading(self, name: str) -> str | None: ...
-
-    def longest(self, words: list[str]) -> tuple[int, str] | None: ...
-
-    def below(self, heading: str) -> tuple[str, ...]: ...
-
-
-class Names(Protocol):
-    """The authors and journals of an index."""
-
-    def longest(self, words: list[str]) -> tuple[int, Term] | None: ...
 
 
 class _Token(NamedTuple):
@@ -225,7 +210,7 @@ class Reader:
         if len(words) == 1 and words[0].kind == "word" and not level.tagged and (id := _ID.fullmatch(words[0].text)):
             level.add(_Part(self._term(id[0], id.lastgroup or "pmid", words[0], False, None)), words[0])
             return
-        at = 0
+        at, run = 0, list[Strategy | None]()
         while at < len(words):
             first, count = words[at], 1
             terms: list[Strategy | None] = [self._term(first.text, ALL, first, first.kind == "phrase", None)]
@@ -238,13 +223,16 @@ class Reader:
                 mapped = [Term(heading, "mh", below=self.headings.below(heading))]  # type: ignore[union-attr]
                 if heading.lower() != " ".join(plain[:count]).lower():
                     mapped.append(Term(heading, ALL, phrase=True))
-                parts = tuple(term for term in terms if term is not None)
-                terms = [Group(OR, (*mapped, parts[0] if len(parts) == 1 else Group(AND, parts)))]
+                terms = [Group(OR, (*mapped, _together(terms)))]
             elif maps and len(plain) > 1 and self.names is not None and (name := self.names.longest(plain)):
                 count, terms = name[0], [name[1]]
-            for term in terms:
-                level.add(_Part(term), first)
+            run += terms
             at += count
+        if level.operator is None or level.operator.kind == AND:
+            for term in run:
+                level.add(_Part(term), words[0])
+        else:  # of "a OR b c" the words b and c belong together
+            level.add(_Part(_together(run), max(1, len(run)), int(len(run) > 1)), words[0])
 
     def _exploded(self, strategy: Strategy | None) -> Strategy | None:
         """A heading with those below it."""
@@ -488,6 +476,12 @@ def _with_field(tree: Strategy | None, name: str) -> Strategy | None:
     if isinstance(tree, Group):
         return Group(tree.role, tuple(part for each in tree.parts if (part := _with_field(each, name))))
     return tree._replace(field=name) if isinstance(tree, Term) and tree.field == ALL else tree
+
+
+def _together(terms: list[Strategy | None]) -> Any:
+    """The terms joined by AND; None if there are none."""
+    kept = tuple(term for term in terms if term is not None)
+    return Group(AND, kept) if len(kept) > 1 else kept[0] if kept else None
 
 
 def _error(token: _Token | None, fault: str, cure: str) -> InputError:

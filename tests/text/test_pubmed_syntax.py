@@ -20,6 +20,7 @@ LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (a
         ("(aspirin OR rivaroxaban) NOT arthroplasty", "(aspirin OR rivaroxaban) NOT arthroplasty"),
         ("a AND NOT b", "a NOT b"),
         ("heart attack AND aspirin", "heart AND attack AND aspirin"),  # words side by side are joined by AND
+        ("soy OR breast cancer OR x NOT y z", "(soy OR (breast AND cancer) OR x) NOT (y AND z)"),  # as a unit
         ("falls[tiab] AND systematic review[pt]", 'falls[tiab] AND "systematic review"[pt]'),
         ("“heart failure”[Title/Abstract]", '"heart failure"[tiab]'),
         ("(heart OR lung [ti])[tiab] failure", "(heart[tiab] OR lung[ti]) AND failure"),
@@ -41,12 +42,12 @@ LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (a
         ("IL-6 AND p<0.05", "IL-6 AND p<0.05"),
         ("a - b, AND c", "a AND b, AND c"),
         (LINES, "(diabetes[tiab] AND (insulin OR metformin)) NOT (animals[mh:noexp] NOT humans[mh:noexp])"),
-        ("1. a[ti] OR\nb[ti]\n2. c\n  OR 5 d\n3. 1 AND 2", "(a[ti] OR b[ti]) AND ((c OR 5) AND d)"),  # wrapped lines
+        ("1. a[ti] OR\nb[ti]\n2. c\n  OR 5 d\n3. 1 AND 2", "(a[ti] OR b[ti]) AND (c OR (5 AND d))"),  # wrapped lines
         ("a AND (90000001 OR 10.1000/x.1) AND 2020", "a AND (90000001[pmid] OR 10.1000/x.1[doi]) AND 2020"),
         ("1,2[pmid] OR 3 4[uid]", "1[pmid] OR 2[pmid] OR (3[pmid] OR 4[pmid])"),
         (
             "#1 cats\n#2 1 OR dogs 1 OR 9",
-            "((cats OR dogs) AND 1) OR 9",
+            "cats OR (dogs AND 1) OR 9",
         ),  # a number among words, or of no line, is a word
     ],
 )
