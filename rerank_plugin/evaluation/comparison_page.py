@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from rerank_plugin.evaluation.run_comparison import Change, RunComparison, grade_of, ranks_of
+from rerank_plugin.evaluation.run_comparison import Change, RunComparison, grade_of, ranks_of, shown
 from rerank_plugin.files.outputs import FileKind, beginning
 
 GENERATOR = '<meta name="generator" content="rerank_plugin comparison of runs">'
@@ -30,7 +30,7 @@ def page(comparison: RunComparison) -> str:
     before, after = map(escape, comparison.names)
     measure = escape(next(iter(comparison.rows)))
     header = ["measure", before, after, "difference", "p", "wins", "ties", "losses"]
-    cells = [[escape(name), *(f"{value:.4f}" for value in row[:4]), *row[4:]] for name, row in comparison.rows.items()]
+    cells = [map(escape, (name, *shown(row))) for name, row in comparison.rows.items()]
     head = "".join(f"<th>{name}</th>" for name in header)
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
     parts = [

@@ -109,15 +109,18 @@ def _moved(judged: Mapping[str, float], before: RankedList | None, after: Ranked
     return [move for *_, move in sorted(weighted)[:MOVED]]
 
 
+def shown(row: Sequence[float]) -> list[str]:
+    """The cells of a measure: both means, their difference, p, and the numbers of queries."""
+    *means, p = row[:4]
+    cells = [*(f"{mean:.4f}" for mean in means), "<0.0001" if p < 0.00005 else f"{p:.4f}"]
+    return [*cells, *(f"{count:.0f}" for count in row[4:])]
+
+
 def report(comparison: RunComparison) -> Report:
     """The comparison as tables."""
     (before, after), rows = comparison.names, comparison.rows
     header = ["measure", before, after, "difference", "p", "wins", "ties", "losses"]
-    table = [
-        [name, *(f"{value:.4f}" for value in row[:4]), *(f"{count:.0f}" for count in row[4:])]
-        for name, row in rows.items()
-    ]
-    parts: list[Table | str] = [Table([header, *table])]
+    parts: list[Table | str] = [Table([header, *([name, *shown(row)] for name, row in rows.items())])]
     for name, changes in (("gains", comparison.gains), ("losses", comparison.losses)):
         parts.append(f"Largest {name} of {after}, by {next(iter(rows))}:\n" if changes else f"No {name}.\n")
         parts += [_paragraph(change) for change in changes]

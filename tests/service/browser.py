@@ -30,6 +30,7 @@ METADATA = {
     "noticed": {
         "authors": ["Müller K"], "journal": "J Tests", "languages": ["spa"], "types": ["Systematic Review"],
         "mesh": ["Humans"], "notices": ["Erratum in: J Tests. 2020;1(2):3. PMID: 12"],
+        "original_title": "Un ensayo", "other_abstract": "ANTECEDENTES: Por qué. MÉTODOS: Miramos.",
     },
     "long": {"url": "https://doi.org.example.org/10.1000/x"},
 }  # fmt: skip

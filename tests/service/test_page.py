@@ -114,8 +114,16 @@ def test_a_document_has_an_address_without_a_query(page, address):
     page.wait_for_selector(".abstract")
     assert page.title() == "A structured trial · rerank_plugin"
     assert page.locator("dialog h2").inner_text() == "ERRATUM A structured trial"
-    assert page.locator(".abstract p").all_inner_texts() == ["BACKGROUND: 🙂 Why.", "METHODS (A): We looked."]
-    assert "Systematic review · Spanish · J Tests · " in page.locator("dialog .details").nth(0).inner_text()
+    page.get_by_text("Abstract in other words or languages").click()
+    abstracts = page.locator(".abstract p").all_inner_texts()
+    assert abstracts == [
+        "BACKGROUND: 🙂 Why.",
+        "METHODS (A): We looked.",
+        "ANTECEDENTES: Por qué.",
+        "MÉTODOS: Miramos.",
+    ]
+    details = page.locator("dialog .details").all_inner_texts()
+    assert details[0] == "Un ensayo" and "Systematic review · Spanish · J Tests · " in details[1]
     links = page.eval_on_selector_all(
         "dialog a[href^='?']:not([data-similar])", "links => links.map(link => [link.textContent, link.search])"
     )

@@ -21,7 +21,7 @@ export async function documentView(state, pipeline, { explained = false, buttons
   const title = stored.title || "No title";
   const abstract = abstractOf(stored);
   const spans = (field) => highlights.filter((highlight) => highlight.field === field);
-  const original = texts(stored.original_title);
+  const [original, other] = [texts(stored.original_title), texts(stored.other_abstract).join(" ")];
   const view = [
     element("h2", { id: "document-title", dir: "auto", tabindex: "-1" },
       retraction(stored), withSpans(title, spans("title"), marked)),
@@ -29,6 +29,7 @@ export async function documentView(state, pipeline, { explained = false, buttons
     ...source(stored, docid, index),
     element("div", { class: "below" }, state.screen ? decisionButtons(index, docid, title) : null, ...buttons(title)),
     abstract ? abstractView(abstract, spans("abstract"), marked) : element("p", { class: "abstract" }, "No abstract"),
+    other ? element("details", { class: "why", open: !abstract }, element("summary", {}, "Abstract in other words or languages"), abstractView(other)) : null,
     pipeline && query ? why(state, pipeline, explained) : null,
     headings(stored, index),
     similar(state),

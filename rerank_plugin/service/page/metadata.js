@@ -22,7 +22,7 @@ const KINDS = { // of publication types, the mark of the first that an article h
   "Clinical Trial": "Clinical trial", "Case Reports": "Case report", Editorial: "Editorial", Letter: "Letter",
 };
 const WARNINGS = ["Erratum in", "Expression of concern in", "Corrected and republished in", "Partial retraction in"];
-const LABEL = /(?<=^|[.?!:)\]%] )[A-Z][A-Z ,/&’'()-]{2,60}: (?=\S)/g; // of a section: "METHODS: "
+const LABEL = /(?<=^|[.?!:)\]%] )\p{Lu}[\p{Lu} ,\/&’'()\-]{2,60}: (?=\S)/gu; // of a section: "METHODS: "
 
 export const texts = (value) => [value].flat().filter((text) => typeof text === "string" && text);
 const joined = (parts) => parts.flat().filter(Boolean).flatMap((part, place) => (place ? [" · ", part] : [part]));
