@@ -17,6 +17,12 @@ def _tag(codes: str) -> str:
     return f"[{names[0]}]" if len(names) == 1 else " or ".join(f"[{name}]" for name in names)
 
 
+def _near(first: str, second: str, words: int) -> str:
+    if "*" in first + second:  # which PubMed's proximity does not have
+        return f"{first}[tiab] AND {second}[tiab]"
+    return f'"{first} {second}"[tiab:~{max(0, words - 1)}]'
+
+
 def _lines(match: re.Match[str]) -> str:
     first, last = int(match[2]), min(int(match[3]), int(match[2]) + 20)
     return f" {match[1].upper()} ".join(map(str, range(first, last + 1)))
@@ -29,7 +35,7 @@ _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     (
         "Ovid",
         re.compile(r"([\w*$?-]{1,80}) adj(\d{1,2}) ([\w*$?-]{1,80})"),
-        lambda match: f'"{match[1]} {match[3]}"[tiab:~{max(0, int(match[2]) - 1)}]',
+        lambda match: _near(match[1].replace("$", "*"), match[3].replace("$", "*"), int(match[2])),
     ),
     ("Ovid", re.compile(r"\badj\d{1,2}\b"), lambda match: '"two words"[tiab:~2]'),
     (
@@ -62,6 +68,11 @@ OVID = "|".join(
         r"\w[ ]adj\d[ ]\w",
     )
 )  # what no plain text has; for a verbose pattern
+
+
+def is_ovid(query: str) -> bool:
+    """Whether a line has signs of Ovid's language."""
+    return any(owner == "Ovid" and pattern.search(query) for owner, pattern, _ in _SIGNS)
 
 
 def described(query: str, number: int, note: Callable[[str], None]) -> None:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
-from rerank_plugin.text.other_languages import described
+from rerank_plugin.text import ovid
+from rerank_plugin.text.other_languages import described, is_ovid
 
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
@@ -24,7 +25,7 @@ _SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?Search(?::\s*|\s+(?=[
 _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
 _COUNT = re.compile(rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*\))$")
-_BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+(\d+)$")  # a number of results if every line has one, or a word
+_BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d+)\)?$")  # a number of results if every line has one, or a word
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SORT = re.compile(r"\sSort by: [\w /]{1,40}$")
 _TAIL = 80  # characters: what stands behind a query, but for its filters
@@ -71,9 +72,7 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
         return sorted(_history(text))
     begun = numbered(text)
     if not begun:
-        line = _line(0, text, 0, lambda query: query)
-        described(line.query, 0, note)
-        return [line]
+        return _from_elsewhere([_line(0, text, 0, lambda query: query)], note)
     if before := " ".join(text[: begun[0].start()].split()):
         note(f"'{before:.60}' stands before the first numbered line, and is left out")
     ends = [*(match.start() for match in begun[1:]), len(text)]
@@ -87,9 +86,21 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     numbers = [line.number for line in found]
     if numbers == sorted(numbers, reverse=True):
         found.sort()
-    for line in found:
-        described(line.query, line.number, note)
-    return found
+    return _from_elsewhere(found, note)
+
+
+def _from_elsewhere(found: list[Line], note: Callable[[str], None]) -> list[Line]:
+    """The lines, those of Ovid's language in PubMed's; others in another language get a note."""
+    if not any(map(is_ovid, (line.query for line in found))):
+        read = [ovid.references(line.query) for line in found]
+    else:
+        read = [ovid.translated(line.query) or line.query for line in found]
+        if any(query != line.query for line, query in zip(found, read)):
+            note("Ovid's language is read as PubMed's")
+    for line, query in zip(found, read):
+        if query == line.query:
+            described(query, line.number, note)
+    return [line._replace(query=query) for line, query in zip(found, read)]
 
 
 def numbered(text: str) -> list[re.Match[str]]:

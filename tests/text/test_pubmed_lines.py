@@ -3,6 +3,7 @@
 import pytest
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.text.ovid import translated
 from rerank_plugin.text.pubmed_syntax import Reader, is_strategy
 
 PAGE = (
@@ -52,7 +53,46 @@ def test_what_is_left_out_or_of_another_language_is_told():
     assert str(reader.read("Search: a Filters: Free full text")) == "a"
     assert reader.notes == ["the filter 'Free full text' is not indexed, and is left out"]
     with pytest.raises(InputError, match=r"before the word .* \(line 1: 'exp Pain/' of Ovid's language: write .*\)$"):
-        Reader().read("1. exp Pain/\n2. *Asthma/\n3. 1 OR 2")
+        Reader().read("1. exp Pain/dt\n2. a AND *b\n3. 1 OR 2")
     many = Reader()
-    many.read("\n".join(f"{number}. pain{number}.tw." for number in range(1, 7)))
+    many.read("\n".join(f"{number}. x or y and pain{number}.tw." for number in range(1, 7)))
     assert len(many.notes) == 4 and many.notes[-1] == "3 more lines are in Ovid's language"
+
+
+@pytest.mark.parametrize(
+    "line, read_as",
+    [
+        ("exp Asthma/", '"Asthma"[mh]'),
+        ("*Wounds and Injuries/", '"Wounds and Injuries"[majr:noexp]'),
+        ("exp animals/ not humans/", '"animals"[mh] NOT "humans"[mh:noexp]'),
+        ("(heart failure or wheez$).ti,ab.", '"heart failure"[tiab] OR wheez*[tiab]'),
+        ("(asthma or exp Asthma/) and child*.ti,kf.", '(asthma[tw] OR "Asthma"[mh]) AND (child*[ti] OR child*[ot])'),
+        ("(sleep adj3 quality).tw.", '"sleep quality"[tiab:~2]'),
+        ("(a adj b).ti.", '"a b"[ti]'),
+        ("smith j.au. and review.pt.", '"smith j"[au] AND review[pt]'),
+        ("3 and (4 or 5)", "3 AND (4 OR 5)"),
+        ("or/1-3,5", "1 OR 2 OR 3 OR 5"),
+        ("remove duplicates from 9", "9"),
+        *(
+            (line, None)
+            for line in (
+                "wom?n.tw.", "a or b and c", "(child* adj3 care).tw.", "((a or b) adj2 c).tw.", "limit 5 to english",
+                "Asthma/dt", "(a", "a[ti] or b.tw.", "or/9-1",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_line_of_ovid(line, read_as):
+    assert translated(line) == read_as
+
+
+def test_a_strategy_of_ovid_and_lines_of_numbers():
+    reader = Reader()
+    ovid = "1. exp Asthma/ 12\n2. asthma.ti,ab. (9)\n3. 1 or 2  20\n4. limit 3 to english 7\n5. 3 and ca$.tw. 3"
+    assert str(reader.read(ovid)) == '("Asthma"[mh:noexp] OR asthma[tiab]) AND ca*[tiab]'
+    assert [note[:22] for note in reader.notes] == [
+        "Ovid's language is rea",
+        "line 4: 'limit 3 to' o",
+        "[mh] finds the heading",
+    ]
+    assert str(Reader().read("#1 a[ti]\n#2 b\n#3 1 or 2")) == "a[ti] OR b"
