@@ -184,8 +184,14 @@ def verify(options: Namespace) -> None:
 
     index = Index(options.index)
     files, adapted = verification.verify(index), derived_folder(index, ADAPTED)
-    if adapted.is_dir() and IndexEncoder(index.forward, adapted).store() is None:
-        raise InputError(f"{adapted} is damaged or incomplete: delete that folder, and --encode {ENCODER} again")
+    if adapted.is_dir():
+        cure = f"make it again with: rerank-plugin index --encode {ENCODER} --index {options.index}"
+        try:
+            store = IndexEncoder(index.forward, adapted).store()
+        except InputError as error:
+            raise InputError(f"{adapted} is damaged ({str(error).partition(';')[0]}): {cure}") from None
+        if store is None:
+            raise InputError(f"{adapted} is damaged, or lacks its encodings: {cure}")
     print(f"{options.index}: all {files} files match their checksums")
 
 

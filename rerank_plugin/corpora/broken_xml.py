@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank_plugin.corpora.safe_xml import MalformedXmlError, parse_record
+from rerank_plugin.corpora.safe_xml import MalformedXmlError, parse_record, with_known_encoding
 from rerank_plugin.files.text_files import DAMAGED, open_bytes
 
 CHUNK = 1 << 20
@@ -76,7 +76,7 @@ def records(
 
 def _head(data: bytes) -> bytes | None:
     """The parsable part of the data before the first record; None if nothing can be parsed (unknown encoding)."""
-    data = _BLANK.sub(b"", data)  # the parser allows nothing before the declaration
+    data = with_known_encoding(_BLANK.sub(b"", data))  # the parser allows nothing before the declaration
     match, root = _DECLARATION.match(data), _ROOT.search(data)
     declaration = match[0] if match else b""
     for head in (data, data[: root.end()] if root else _DEFAULT_ROOT, declaration + _DEFAULT_ROOT):

@@ -17,7 +17,7 @@ from pathlib import Path
 from rerank_plugin.corpora.json_keys import keys_of
 from rerank_plugin.corpora.metadata import folded_key, is_empty
 from rerank_plugin.corpora.problems import BAD_JSON_LINE
-from rerank_plugin.files.text_files import BUFFER, DAMAGED, beginning, byte_lines, damaged, open_bytes
+from rerank_plugin.files.text_files import BUFFER, DAMAGED, beginning, byte_lines, damaged, open_text
 
 ENVELOPES = ("_source", "fields", "source", "doc", "document", "article", "record", "paper", "item", "data", "message")
 MANY = 10  # records of a list, of which one tells whether it is one of documents
@@ -162,7 +162,7 @@ def _of_values(path: Path, report: Report) -> Iterator[tuple[str, dict]]:
     text, position, number = "", 0, 1  # the text that is not yet read, an offset in it, and the line there
     depth, wrapped, more = 0, False, True  # open arrays; whether an object holds the array
     members, member = False, None  # whether the members of an object are read one by one, and the key of the next
-    with open_bytes(path) as file:
+    with open_text(path) as file:
         while True:
             between = _BETWEEN.match(text, position)
             assert between is not None, "the pattern matches an empty text"

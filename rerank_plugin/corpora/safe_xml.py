@@ -7,7 +7,9 @@ since it changes text silently.
 from __future__ import annotations
 
 import re
+from codecs import lookup
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +18,7 @@ from lxml import etree
 from rerank_plugin.files.text_files import open_bytes
 
 LONGEST = 1 << 26  # bytes of a record; longer data are not a record
+_DECLARED = re.compile(rb"""(?:\xef\xbb\xbf)?<\?xml\s[^<>?]*?\sencoding\s*=\s*["']([\w.:-]+)""")
 SAFELY = dict(
     resolve_entities=False, load_dtd=False, dtd_validation=False, no_network=True, huge_tree=False,
     remove_comments=True, remove_pis=True,
@@ -69,10 +72,23 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         data = self.file.read(size)
+        if self.left == LONGEST and self.line == 1:
+            data = with_known_encoding(data)
         self.left -= len(data)
         if self.left < 0:
             raise MalformedXmlError(self.line, f"no record begins and ends within {LONGEST:,} bytes after this line")
         return data
+
+
+def with_known_encoding(head: bytes) -> bytes:
+    """The beginning of a file, whose declaration has the parser's name of an encoding of ISO 8859 (``latin-1``)."""
+    if (match := _DECLARED.match(head)) is None:
+        return head
+    with suppress(LookupError):
+        name = lookup(match[1].decode()).name
+        if name.startswith("iso8859-"):
+            return head[: match.start(1)] + name.upper().replace("ISO8859", "ISO-8859").encode() + head[match.end(1) :]
+    return head
 
 
 def parse_record(head: bytes, data: bytes, tag: str) -> Any:

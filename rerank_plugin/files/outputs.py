@@ -319,6 +319,15 @@ def temporary_folder(beside: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def remaking_folder(folder: Path) -> Iterator[Path]:
+    """A place for a folder that replaces ``folder``, one of ours whether or not it can be read, when the block ends."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(folder) as beside:
+        yield (finished := beside / folder.name)
+        _put_in_place(finished, folder)
+
+
+@contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A private temporary folder, removed at the end of the block; after a kill, by the next call."""
     with _temporary(Path(tempfile.gettempdir()) / "scratch", lambda path: path.mkdir(mode=0o700)) as folder:

@@ -1,10 +1,11 @@
-"""Reading files, pipes and stdin: UTF-8 with or without a byte order mark, decompressed whatever their names.
+"""Reading files, pipes and stdin: UTF-8, or UTF-16 and UTF-32 with a byte order mark, decompressed by their content.
 
 The first bytes of a file tell its compression (gzip, bzip2, xz, zstd, or a zip of one file): names of downloads are
 often wrong. A pipe can be read once: each input is opened once, or `beginning` and `rereadable` keep what was read of
 it. ``-`` is stdin, and ``a.zip/b.txt`` a member of a zip (`zips`).
 
-Lines end only at line feeds. ``str.splitlines`` would also split titles at U+2028 and similar characters.
+Lines end only at line feeds, and in a file without any at carriage returns. ``str.splitlines`` would also split titles
+at U+2028 and similar characters.
 """
 
 from __future__ import annotations
@@ -30,12 +31,20 @@ from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.files import zips
 
 BUFFER = 1 << 18
+LONGEST_LINE = 1 << 28  # bytes
 BEGINNING = 1 << 16  # bytes that show the format of a file
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)  # the errors of a truncated or damaged file
+ENDLESS = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 STDIN = ("-", "/dev/stdin")
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}  # suffixes and their names
 
+_ENCODINGS = {  # by their marks; that of UTF-32 begins as that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _MARKS = re.compile(b"^(?:%s)+" % codecs.BOM_UTF8)
 
 _begun: dict[Path, BinaryIO] = {}  # pipes whose beginning was looked at
@@ -113,6 +122,25 @@ class _Decompressed(io.RawIOBase):
             self._file.close()
             self._packed.close()
         super().close()
+
+
+class _Recoded:
+    """A text of another encoding as UTF-8, or with the ends of lines of older Macs."""
+
+    def __init__(self, file: BinaryIO, encoding: str | None):
+        self._file = file
+        decoder = codecs.getincrementaldecoder(encoding or "latin-1")("replace")
+        self._decoder, self._encoding = io.IncrementalNewlineDecoder(decoder, translate=True), encoding and "utf-8"
+
+    def read(self, size: int) -> bytes:
+        text, data = "", b" "
+        while data and not text:
+            data = _read_some(self._file, size)
+            text = self._decoder.decode(data, final=not data)
+        return text.encode(self._encoding or "latin-1")
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _Joined(io.RawIOBase):
@@ -251,10 +279,17 @@ def refuse_rereading_pipes() -> None:
 
 def _check_unread(path: Path) -> None:
     state = os.fstat(0) if str(path) in STDIN else os.stat(path)
+    if stat.S_ISCHR(state.st_mode) and state.st_rdev in map(_device, ENDLESS):
+        raise InputError(f"{path}: is a device that never ends: name a file")
     if _opened is not None and (stat.S_ISFIFO(state.st_mode) or str(path) in STDIN and stat.S_ISREG(state.st_mode)):
         if (key := (state.st_dev, state.st_ino)) in _opened:
             raise InputError(f"{path}: was read before, and can be read once: give it once, or a file with its content")
         _opened.add(key)
+
+
+def _device(path: str) -> int:
+    """The number of a device; -1 where there is none."""
+    return os.stat(path).st_rdev if os.path.exists(path) else -1
 
 
 def beginning(path: Path) -> bytes:
@@ -262,17 +297,46 @@ def beginning(path: Path) -> bytes:
 
     A pipe can still be read from its beginning, once. Damaged data end it.
     """
-    file, head, damage = open_bytes(path), b"", None
-    try:
-        while len(head) < BEGINNING and (data := _read_some(file, BEGINNING - len(head))):
-            head += data
-    except DAMAGED as error:
-        damage = error
+    file = open_bytes(path)
+    head, damage = _read_ahead(file)
     if is_pipe(path) and path not in _copies:
         _begun[path] = _joined(head, file if damage is None else io.BytesIO(), damage)
     else:
         file.close()
+    if (encoding := _encoding(head)) is not None:
+        return head.decode(encoding, "ignore").encode()
     return _MARKS.sub(b"", head)
+
+
+def _read_ahead(file: BinaryIO) -> tuple[bytes, Exception | None]:
+    """The first bytes of a file, at most `BEGINNING`, and the damage that ends it before."""
+    head = b""
+    try:
+        while len(head) < BEGINNING and (data := _read_some(file, BEGINNING - len(head))):
+            head += data
+    except DAMAGED as error:
+        return head, error
+    return head, None
+
+
+def _encoding(head: bytes) -> str | None:
+    """The encoding of a text that begins so; None for UTF-8."""
+    return next((encoding for mark, encoding in _ENCODINGS.items() if head.startswith(mark)), None)
+
+
+def open_text(path: Path) -> BinaryIO:
+    """Open a text as `open_bytes` does, as UTF-8 with line feeds, whatever its byte order mark and its line ends."""
+    file = open_bytes(path)
+    head, damage = _read_ahead(file)
+    encoding = _encoding(head)
+    if damage is None and file.seekable():
+        file.seek(-len(head), os.SEEK_CUR)
+    else:
+        file = _joined(head, file, damage)
+    if encoding is None and (b"\n" in head or b"\r" not in head):
+        return file
+    recoded = _Decompressed(file, lambda opened: _Recoded(opened, encoding))
+    return cast(BinaryIO, io.BufferedReader(recoded, BUFFER))
 
 
 @contextmanager
@@ -298,8 +362,10 @@ def byte_lines(path: Path) -> Iterator[bytes]:
 
     Byte order marks at their beginning are removed: files that are joined to one have some within.
     """
-    with open_bytes(path) as file:
-        for line in io.BufferedReader(file, BUFFER) if isinstance(file, io.RawIOBase) else file:
+    with open_text(path) as file:
+        while line := file.readline(LONGEST_LINE):
+            if len(line) == LONGEST_LINE:
+                raise InputError(f"{path}: a line has more than {LONGEST_LINE >> 20} MB: name a file of text")
             yield _MARKS.sub(b"", line) if line.startswith(codecs.BOM_UTF8) else line
 
 

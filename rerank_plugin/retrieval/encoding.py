@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.files.outputs import remove_folder
+from rerank_plugin.files.outputs import remaking_folder
 from rerank_plugin.indexes.commits import adding_to
 from rerank_plugin.indexes.derived import DRIFT, Encoder
 from rerank_plugin.indexes.forward import ForwardIndex
@@ -167,9 +167,8 @@ class IndexEncoder:
         if existing is not None and self._is_source_of(existing) and not overwrite:
             return existing
         with adding_to(self.index.owner):
-            if existing is None and folder.is_dir():  # what cannot be read would be taken for somebody else's folder
-                remove_folder(folder)
-            adapt(self.index, checkpoint_folder(ENCODER), folder, seed, progress=progress)
+            with remaking_folder(folder) as new:  # what cannot be read would be taken for somebody else's folder
+                adapt(self.index, checkpoint_folder(ENCODER), new, seed, progress=progress)
         adapted = IndexEncoder(self.index, folder, self.device)
         if existing is not None and existing.key != adapted.key:
             shutil.rmtree(encodings_folder(self.index, existing.key), ignore_errors=True)

@@ -136,6 +136,7 @@ def test_entities_and_namespaces_of_the_file_hold_for_every_record(put, tmp_path
     [
         ("utf-8-sig", ["Über", "Café"]),
         ("iso-8859-1", ["Über", "Café"]),
+        ("latin-1", ["Über", "Café"]),
         ("windows-1252", ["Über", "Café"]),
         ("utf-16", []),  # cannot be cut
         ("x-unknown", []),

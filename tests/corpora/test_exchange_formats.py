@@ -269,6 +269,7 @@ def test_judgments(put, name, text, expected):
     [
         (queries, "q.csv", "a,b,c\n1,2,3\n", "q.csv:1: no columns of query and id among a, b, c"),
         (queries, "q.csv", 'qid,query\n1,"x\n2,y\n', r"bad CSV row: .*q.csv:2 \(a quote does not end\)"),
+        (queries, "q.csv", "qid,qu\rery\n1,x\n", "bad CSV row: .*q.csv:1"),
         (queries, "t", "Topic: CD1\nTitle: x\nTopic: CD2\nQuery: y\n", "t:3: the topic CD2 has no title; it has query"),
         (judgments, "j.csv", "qid,doc,rel\n1,d,x\n", "j.csv:2: the grade 'x' is not a number"),
         (judgments, "j.json", '{"questions": [{"id": "a", "body": "Why?"}]}', "j.json: no question names documents"),

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files import text_files
 from rerank_plugin.files.fingerprints import fingerprints
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.files.text_files import beginning, byte_lines, kind_of, lines, rereadable
@@ -106,6 +107,25 @@ def test_byte_order_marks_of_joined_files_are_no_text(tmp_path):
     (tmp_path / "a").write_bytes("\ufeff\ufeffq1 Q0 d1 1 2 t\n\ufeffq2 Q0 d\ufeff2 1 2 t\n".encode())
     assert {query: one.doc_ids for query, one in read_run(tmp_path / "a").items()} == {"q1": ["d1"], "q2": ["d\ufeff2"]}
     assert beginning(tmp_path / "a").startswith(b"q1")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_encodings_and_line_ends(tmp_path, encoding, end):
+    """Of a compressed file, too. Without a line feed, lines end at carriage returns."""
+    text = end.join(["one", "zwei µ\u2028 \U00010348", "", "x" * 100_000, "end"])
+    (path := tmp_path / "a.gz").write_bytes(gzip.compress(text.encode(encoding)))
+    expected = [line for line in text.split(end) if line]
+    assert [line for _, line in lines(path)] == expected
+    assert beginning(path).decode().split(end)[:2] == expected[:2]
+
+
+def test_inputs_without_end(put, monkeypatch):
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 1 << 20)
+    with pytest.raises(InputError, match="a line has more than 1 MB"):
+        list(lines(Path(put("a.txt", "\0" * (1 << 21)))))
+    with pytest.raises(InputError, match="a device that never ends"):
+        list(lines(Path("/dev/urandom")))
 
 
 def test_a_zstd_file_may_begin_with_a_frame_to_skip(tmp_path):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+from argparse import Namespace
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import rerank_plugin as rp
+from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
@@ -717,9 +719,15 @@ def test_an_adapted_encoder_that_cannot_be_read_is_made_again(encoded_folder, da
     folder, _ = encoded_folder
     with closing(Index(folder)) as index:
         encoder = IndexEncoder(index.forward, "ktrel")
-        before = encoder.adapted().key
-        damage(derived_folder(index, ADAPTED) / "config.json")
+        before, adapted = encoder.adapted().key, derived_folder(index, ADAPTED)
+        damage(adapted / "config.json")
         assert not encoder.is_adapted()
+        with pytest.raises(InputError, match=f"config.json.*: make it again with: .* --encode ktrel --index {folder}"):
+            index_command.verify(Namespace(index=folder))
+        left = sorted(adapted.iterdir())
+        with pytest.raises(TypeError):
+            encoder.adapted(progress=lambda pieces: None)  # ends it
+        assert sorted(adapted.iterdir()) == left and left  # until the new one is there
         assert encoder.adapted().key == before and encoder.is_adapted()
 
 

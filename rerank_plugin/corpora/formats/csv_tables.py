@@ -99,6 +99,14 @@ def _judged(path: Path) -> Iterator[tuple[str, list[str]]]:
         yield where, [row[at].strip() for at in order]
 
 
+def _columns(text: str, separator: str) -> int:
+    """The number of columns of a line; 0 of one that cannot be read."""
+    try:
+        return len(next(csv.reader([text], delimiter=separator)))
+    except csv.Error:
+        return 0
+
+
 def _rows(path: Path, problems: Problems) -> Iterator[tuple[str, list[str]]]:
     """The place and the values of each row, the header first, all of as many columns.
 
@@ -111,7 +119,7 @@ def _rows(path: Path, problems: Problems) -> Iterator[tuple[str, list[str]]]:
         where, text = line
         if not text.strip():
             continue
-        separator = separator or max(SEPARATORS, key=lambda one: len(next(csv.reader([text], delimiter=one))))
+        separator = separator or max(SEPARATORS, key=lambda one: _columns(text, one))
         taken, complete = [line], True
 
         def row_lines() -> Iterator[str]:

@@ -19,6 +19,7 @@ from rerank_plugin.corpora.references import reference
 from rerank_plugin.corpora.register import CORPUS, Format, register
 
 _NUMBER = re.compile(r"\d+\.")  # of the next record, as rispy writes it
+UNENDED = "record without ER"
 TYPES = {"JOUR": "Journal Article"}  # as at PubMed; rispy names the others
 
 
@@ -34,6 +35,8 @@ def _texts(path: Path, problems: Problems) -> Iterator[tuple[str, str]]:
     for where, line in chain(text_lines(path, problems), [("", "ER  -")]):
         tag = line[:2] if line[2:5] == "  -" else ""
         if tag in ("ER", "TY") and record:
+            if tag == "ER" and not where:
+                problems.add(UNENDED, place)
             if length > LONGEST:
                 problems.add(TOO_LONG, f"{place} ({length:,} characters of at most {LONGEST:,})")
             else:
