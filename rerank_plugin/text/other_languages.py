@@ -64,7 +64,7 @@ _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
 OVID = "|".join(
     (
         r"\b(?-i:exp)[ ][\w,\ '-]{2,80}/(?=\s|$|\))",
-        rf"\w[*$?]?\.(?:{_CODES})(?:,\w\w)*\.(?=\s|$|\))",
+        rf"[\w*$?)\"]\.(?:{_CODES})(?:,\w\w)*\.(?=\s|$|\))",
         r"\w[ ]adj\d[ ]\w",
     )
 )  # what no plain text has; for a verbose pattern

@@ -2,13 +2,16 @@
 
 ``exp X/`` and ``X/`` are headings with and without those below them, ``*X/`` main topics; ``.ti,ab.`` after words or
 parentheses names fields; words side by side are a phrase, ``$`` and ``*`` truncate; ``a adj3 b`` has at most two words
-between. Different operators side by side, other wildcards, qualifiers and ``adj`` of more than two words are not read.
+between. Different operators side by side, other wildcards, qualifiers and ``adj`` of more than two words are not read,
+and of ``limit`` only languages, years, species, sexes and some types.
 """
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
 
 FIELDS = {
     "ti": ("ti",), "ab": ("ab",), "tw": ("tiab",), "mp": ("tw",), "kw": ("ot",), "kf": ("ot",), "af": ("all",),
@@ -32,7 +35,16 @@ _HEADING = re.compile(r"\s*(exp\s+)?(\*?)([^\W\d_][^()/\"\[\].\n]{1,200})/\s*", 
 _LIST = re.compile(r"\s*(or|and)/((?:\d{1,4}(?:-\d{1,4})?,?)+)\s*", re.IGNORECASE)
 _REFERENCES = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+")
 _DUPLICATES = re.compile(r"\s*remove duplicates from (\d{1,4})\s*", re.IGNORECASE)
-_LIMIT = re.compile(r"\s*limit \d", re.IGNORECASE)
+_LIMIT = re.compile(r"\s*limit (\d{1,4}) to \(?([^()]{1,300})\)?\s*", re.IGNORECASE)
+_YEARS = re.compile(r'yr\s*=\s*"?\s*(\d{4})\s*(?:-\s*(\d{4}|current))?\s*"?', re.IGNORECASE)
+_TYPES = (
+    "clinical trial",
+    "randomized controlled trial",
+    "controlled clinical trial",
+    "meta analysis",
+    "review",
+    "letter",
+)
 MOST_LINES = 1000
 
 
@@ -67,7 +79,10 @@ def translated(query: str) -> str | None:
         return f" {match[1].upper()} ".join(map(str, numbers)) if 0 < len(numbers) <= MOST_LINES else None
     if match := _DUPLICATES.fullmatch(query):
         return match[1]
-    if _LIMIT.match(query):
+    if match := _LIMIT.fullmatch(query):
+        limits = [_limit(part.strip()) for part in re.split(r"\s+and\s+", match[2], flags=re.IGNORECASE)]
+        return None if None in limits else " AND ".join([match[1], *filter(None, limits)])
+    if query.lstrip().lower().startswith("limit "):
         return None
     try:
         node, end = _level(query, 0, 0)
@@ -79,6 +94,19 @@ def translated(query: str) -> str | None:
 def _heading(name: str, exploded: str | None, main: str | None) -> str:
     tag = "majr" if main else "mh"
     return f'"{name.strip()}"[{tag if exploded else f"{tag}:noexp"}]'
+
+
+def _limit(text: str) -> str | None:
+    """A part of ``limit 1 to (english language and yr="2010 -Current")``."""
+    name = text.lower()
+    if match := _YEARS.fullmatch(text):
+        last = match[2] or match[1]
+        return f"{match[1]}:{'present' if last.isalpha() else last}[dp]"
+    if name.removesuffix(" language") in LANGUAGE_FORMS:
+        return f"{name.removesuffix(' language')}[la]"
+    if name in ("humans", "animals", "female", "male"):
+        return f"{name}[mh]"
+    return f'"{name}"[pt]' if name in _TYPES else None
 
 
 def _level(query: str, at: int, depth: int) -> tuple[_Node, int]:

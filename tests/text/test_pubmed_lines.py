@@ -40,7 +40,7 @@ def test_what_is_pasted_from_a_history(text, read_as):
     reader = Reader()
     last_years = Reader().read('a AND ("last 5 years"[dp] NOT preprint[pt])')
     assert str(reader.read(text)) == (read_as or str(last_years)) and not reader.notes
-    assert is_strategy(text)
+    assert is_strategy(text) and is_strategy("(a or b).tw.")
 
 
 def test_ages_and_sexes_are_headings():
@@ -73,10 +73,12 @@ def test_what_is_left_out_or_of_another_language_is_told():
         ("3 and (4 or 5)", "3 AND (4 OR 5)"),
         ("or/1-3,5", "1 OR 2 OR 3 OR 5"),
         ("remove duplicates from 9", "9"),
+        ('limit 4 to (english language and yr="2010 -Current")', "4 AND english[la] AND 2010:present[dp]"),
+        ("limit 4 to (review and full text)", None),
         *(
             (line, None)
             for line in (
-                "wom?n.tw.", "a or b and c", "(child* adj3 care).tw.", "((a or b) adj2 c).tw.", "limit 5 to english",
+                "wom?n.tw.", "a or b and c", "(child* adj3 care).tw.", "((a or b) adj2 c).tw.", "limit to english",
                 "Asthma/dt", "(a", "a[ti] or b.tw.", "or/9-1",
             )
         ),
@@ -88,8 +90,12 @@ def test_a_line_of_ovid(line, read_as):
 
 def test_a_strategy_of_ovid_and_lines_of_numbers():
     reader = Reader()
-    ovid = "1. exp Asthma/ 12\n2. asthma.ti,ab. (9)\n3. 1 or 2  20\n4. limit 3 to english 7\n5. 3 and ca$.tw. 3"
-    assert str(reader.read(ovid)) == '("Asthma"[mh:noexp] OR asthma[tiab]) AND ca*[tiab]'
+    lines = (
+        "exp Asthma/ 12", "asthma.ti,ab. (9)", "1 or 2  20", "limit 3 to full text 7", "limit 3 to humans 9",
+        "5 and ca$.tw. 3",
+    )  # fmt: skip
+    ovid = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+    assert str(reader.read(ovid)) == '("Asthma"[mh:noexp] OR asthma[tiab]) AND humans[mh:noexp] AND ca*[tiab]'
     assert [note[:22] for note in reader.notes] == [
         "Ovid's language is rea",
         "line 4: 'limit 3 to' o",
