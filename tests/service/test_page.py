@@ -314,6 +314,8 @@ def test_overload_is_shown_and_retried(page, address):
     assert accessible(page)
     page.wait_for_selector("#hit-list .hits > li")
     assert not refusals and page.locator(".overload").count() == 0
+    page.click("text=Export")
+    assert page.eval_on_selector(".menu .items", "menu => menu.scrollWidth <= menu.clientWidth")
 
 
 def test_errors_and_empty_rankings_are_shown(page, address):
