@@ -5,7 +5,7 @@ A :class:`Filter <rerank_plugin.base.filters.Filter>` may hold one. Trees are ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 AND, OR, NOT = "AND", "OR", "NOT"
@@ -84,10 +84,13 @@ def wanted(strategy: Strategy) -> Iterator[Term]:
             yield from wanted(part)
 
 
-def ranking_words(strategy: Strategy) -> str:
-    """The words that rank what matches: those of texts, or else of headings; each once, none that is negated."""
+def ranking_words(strategy: Strategy, spelled: Callable[[Term], str] = lambda term: term.text) -> str:
+    """The words that rank what matches: those of texts, or else of headings; each once, none that is negated.
+
+    ``spelled``: the text of a term of texts.
+    """
     terms = list(wanted(strategy))
-    texts = [term.text for term in terms if term.field in WORDS] or [
+    texts = [spelled(term) for term in terms if term.field in WORDS] or [
         term.text.replace("/", " ") for term in terms if term.field in ("mh", "majr", "nm", "ot", "sh")
     ]
     return " ".join({word.lower(): word for text in texts for word in text.split()}.values())

@@ -22,6 +22,7 @@ from rerank_plugin.text.spelling import spellings
 
 _YEAR = re.compile(r"(?:19|20)\d\d", re.ASCII)  # a word that also is the year of a document
 MOST_FORMS = 1000  # terms that a truncated word stands for in a field
+MOST_COMPARED = 200  # of them, to find the commonest
 MOST_FORMS_TOGETHER = 100_000  # of a strategy
 MOST_CLAUSES = 1 << 16  # of Lucene's query, fields and spellings included
 FIELDS = {
@@ -217,6 +218,22 @@ class StrategyQueries:
             forms.append(form)
             value = iterator.next()
         return forms
+
+    def commonest(self, term: Term) -> str:
+        """The text of a truncated word or phrase in the form that most titles have."""
+        field = "title_exact" if "title_exact" in self.fields else CONTENTS
+        *before, beginning = self.read(term.text).lower().split() or [""]
+        with pyjnius_lock:
+            if (terms := java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field)) is None:
+                return term.text
+            listed, best = terms.iterator(), (0, beginning)
+            found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(beginning.encode()))
+            value = None if found.toString() == "END" else listed.term()
+            for _ in range(MOST_COMPARED):
+                if value is None or not (form := value.utf8ToString()).startswith(beginning):
+                    break
+                best, value = max(best, (int(listed.docFreq()), form)), listed.next()
+        return " ".join((*before, best[1]))
 
     def _value(self, term: Term) -> Any:
         field, compared_as = VALUES[term.field]

@@ -6,6 +6,7 @@ A strategy becomes part of the query's filter, as every other filter, and its wo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -15,6 +16,7 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.strategy import ALL, AND, EVERYTHING, OR, WORDS, Group, Strategy, Term, ranking_words, wanted
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.strategy_query import StrategyQueries
 from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.ranking.known_names import KnownNames, may_hold_names
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
@@ -27,6 +29,7 @@ PLAIN: Literal["plain"] = "plain"
 PUBMED: Literal["pubmed"] = "pubmed"
 SYNTAXES = (PLAIN, PUBMED)
 MOST_IDS = 1000
+MOST_COMPLETED = 50  # truncated words of a strategy that rank in their commonest form
 FEW = 2  # documents: rare words may be misspelled
 _PREFIX = re.compile(r"\s*(?:pmid|pubmed id|https?://pubmed\.ncbi\.nlm\.nih\.gov/)[:\s]*(?=\d)", re.IGNORECASE)
 _DOI = re.compile(r"\s*(?:doi:\s*|https?://(?:dx\.)?doi\.org/)?(10\.\d{4,9}/\S+?)\s*", re.IGNORECASE)
@@ -85,14 +88,16 @@ def read(
         return Reading(query, notes=(*reader.notes, *unknown_words), did_you_mean=meant)
     filter = replace(query.filter or Filter(()), strategy=strategy)
     matches = index.matches(filter)
-    words = ranking_words(strategy) if rank_by is None else rank_by
+    words = "" if newest_first else rank_by
+    if words is None:
+        words = ranking_words(strategy, _completed(index))
     texts = " ".join(term.text for term in wanted(strategy) if term.field in WORDS and not term.truncated)
     unknown_words, meant = suggest(index, text, texts, matches.total <= FEW)
     notes = [*reader.notes, *unknown_words, *matches.notes]
     if matches.total > MOST_RANKED:
         ranked = "the newest" if newest_first else "the best"
         notes.append(f"{matches.total:,} documents match: {ranked} {MOST_RANKED:,} of them are listed")
-    ranked_query = query._replace(text="" if newest_first else words, filter=filter)
+    ranked_query = query._replace(text=words, filter=filter)
     return Reading(ranked_query, str(strategy), matches.total, tuple(notes), _marked(strategy), meant)
 
 
@@ -136,6 +141,22 @@ def _named(index: Index, text: str, reader: Reader, names: KnownNames) -> Strate
         found = " and ".join(dict.fromkeys(map(str, names.found)))
         reader.notes.append(f"no document of {found} has all other words, too: all are read as words")
     return None
+
+
+def _completed(index: Index) -> Callable[[Term], str]:
+    """The texts of terms, truncated ones in their commonest form: models and stemmers do not know the beginnings."""
+    left = MOST_COMPLETED
+
+    def completed(term: Term) -> str:
+        nonlocal left
+        if not term.truncated or not left:
+            return term.text
+        left -= 1
+        with suppress(InputError):  # of a cluster
+            return StrategyQueries(index.shared_reader, index.description["lucene"]).commonest(term)
+        return term.text
+
+    return completed
 
 
 def _marked(strategy: Strategy) -> str:

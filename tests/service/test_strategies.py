@@ -184,6 +184,13 @@ def test_a_text_ranks_the_set_that_a_strategy_decides(many):
     assert set(topics) == {True, False}  # those without the word are in the set, too
 
 
+def test_truncated_words_rank_in_their_commonest_form(many):
+    with rp.Searcher(many.folder) as searcher:
+        reading = searcher.read('tria*[ti] AND stati* AND "trial o*"[ti] NOT zzz*')
+        assert reading.query.text == "trial statin of" and reading.matches == 350
+        assert searcher.read("tria* OR zzz*").query.text == "trial zzz"
+
+
 def test_without_words_the_newest_are_first(many):
     years = [hit["doc"]["date"] for hit in answer(many, query="2001:2019[dp]", reranker="none", hits=500)["candidates"]]
     assert len(years) > 400 and years == sorted(years, reverse=True)
