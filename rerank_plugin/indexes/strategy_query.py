@@ -14,6 +14,7 @@ from typing import Any
 
 from rerank_plugin.base.filters import Filter, compared
 from rerank_plugin.base.metadata_fields import UNSTEMMED
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.base.strategy import ALL, AND, NOT, OR, WORDS, Dates, Strategy, Term
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading, unstemmed_analyzer
 from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query, indexed_fields, pyjnius_lock
@@ -86,6 +87,7 @@ class StrategyQueries:
         return self.built[strategy]
 
     def _new_query(self, strategy: Strategy) -> Any | None:
+        stop_if_asked()
         if isinstance(strategy, Dates):
             return self._dates(strategy)
         if isinstance(strategy, Term):

@@ -20,6 +20,7 @@ class Headings:
 
     def __init__(self, base: KnowledgeBase):
         self.base = base
+        self._below = dict[str, tuple[str, ...]]()  # a strategy may name a heading with thousands below it many times
 
     @classmethod
     def of(cls, base: KnowledgeBase | None) -> Headings | None:
@@ -44,12 +45,15 @@ class Headings:
 
     def below(self, heading: str) -> tuple[str, ...]:
         """The narrower headings of a heading, whatever their depth, sorted."""
+        if (known := self._below.get(heading)) is not None:
+            return known
         children, offsets = self._children
         rows = found = set(self.base.rows_of_name(heading))
         while rows:
             rows = {child for row in rows for child in children[offsets[row] : offsets[row + 1]].tolist()} - found
             found = found | rows
-        return tuple(sorted({self.base.names[row] for row in found} - {heading}))
+        self._below[heading] = narrower = tuple(sorted({self.base.names[row] for row in found} - {heading}))
+        return narrower
 
     @cached_property
     def _children(self) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field
 
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.ranking.reranker import RankedText
 from rerank_plugin.ranking.texts import fields_of, title_of
 from rerank_plugin.service.bodies import JsonBody
@@ -341,6 +342,7 @@ def _relevant_spans(body: RerankRequest, text: str) -> list[Span] | None:
     options = body.relevant_spans
     if options is None or options.mode == "disabled":
         return None
+    stop_if_asked()
     stems = query_stems(body.query)
     spans = [Span(start=start, end=end, score=count / len(stems)) for start, end, count in phrases(stems, text)]
     best = sorted((span for span in spans if span.score >= options.threshold), key=lambda span: -span.score)

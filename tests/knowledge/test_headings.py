@@ -58,6 +58,12 @@ def test_strategies_find_headings(index, strategy, read_as, rows):
     assert str(tree) == read_as and index.matches(Filter((), strategy=tree)).fits.nonzero()[0].tolist() == rows
 
 
+def test_what_is_below_a_heading_is_found_once(index):
+    headings = Headings.of(index.knowledge)
+    (below,) = {id(headings.below("Myocardial Ischemia")) for _ in range(2)}
+    assert below
+
+
 def test_the_mapping_can_be_switched_off(index):
     query = Query("q", "heart attack AND trial")
     assert read(index, query, term_mapping=False).read_as == "heart AND attack AND trial"

@@ -10,6 +10,7 @@ import rerankers
 from langchain_cohere import CohereRerank
 
 import rerank_plugin as rp
+from rerank_plugin.base.stopping import LateError, within
 from rerank_plugin.serve import _by_name
 from rerank_plugin.service import rerank_api
 from rerank_plugin.service.settings import ServiceConfig
@@ -246,6 +247,13 @@ def test_titles_of_documents_are_titles(service):
         "bm25-title", statistics=service.app.state.service.collections.current.indexes["small"].index
     )
     assert places(answer["results"]) == [text.index for text in reranker.rerank(QUERY, documents)]
+
+
+def test_relevant_spans_end_with_the_time_of_the_thread():
+    body = rerank_api.RerankRequest(query=QUERY, documents=TEXTS, relevant_spans=rerank_api.SpansRequest())
+    assert rerank_api._relevant_spans(body, QUERY)
+    with within(0), pytest.raises(LateError):
+        rerank_api._relevant_spans(body, QUERY)
 
 
 def test_relevant_spans_count_code_points(service):
