@@ -27,6 +27,7 @@ from rerank_plugin.java.jvm import java_class
 MOST_TERMS = 50_000  # of a field, to list its commonest values; others are listed by their beginning
 MOST_READ = 2_000  # terms with a beginning
 CANDIDATES = 100  # commonest values that are counted again within a filter
+FEW = 200  # documents of a value, which are read one by one
 NEAREST = 3
 AS_TERMS = ("retracted", "notices", "subheadings")  # whose values are shown as they are compared
 FULL = {"authors": "full_names", "journal": "full_journal_title"}  # further spellings of each value
@@ -136,7 +137,17 @@ class FilterValues:
         return self._rows_of_terms(name, self._terms(name) or [])
 
     def _rows_of_terms(self, name: str, terms: list[tuple[str, int]]) -> dict[str, np.ndarray]:
-        return {term: self._rows(self._term_query(name, term)) for term, _ in terms[:CANDIDATES]}
+        rows = dict[str, np.ndarray]()
+        for term, documents in terms[:CANDIDATES]:
+            few = documents <= FEW
+            rows[term] = self._few_rows(name, term, documents) if few else self._rows(self._term_query(name, term))
+        return rows
+
+    def _few_rows(self, name: str, term: str, documents: int) -> np.ndarray:
+        """`_rows` of a term that so many documents have, one by one."""
+        postings = self._postings(name, term)
+        rows = np.asarray(self.index.forward.lucene_rows)[[int(postings.nextDoc()) for _ in range(documents)]]
+        return rows[rows < len(self.index.forward)]
 
     def _read_terms(self, name: str, begins: str = "") -> list[tuple[str, int]] | None:
         """The terms of a Lucene field that begin so, with their documents, the commonest first; None for too many."""
@@ -179,9 +190,11 @@ class FilterValues:
 
     def _first_with(self, name: str, term: str) -> int:
         """The number of the first document with a term, which may have been deleted since."""
+        return int(self._postings(name, term).nextDoc())
+
+    def _postings(self, name: str, term: str) -> Any:
         bytes_ref = java_class("org.apache.lucene.util.BytesRef")(term.encode())
-        postings = java_class("org.apache.lucene.index.MultiTerms").getTermPostingsEnum(self.reader, name, bytes_ref)
-        return int(postings.nextDoc())
+        return java_class("org.apache.lucene.index.MultiTerms").getTermPostingsEnum(self.reader, name, bytes_ref)
 
 
 def _counts(rows: dict[str, np.ndarray], fits: np.ndarray | None) -> dict[str, int]:
