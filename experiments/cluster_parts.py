@@ -28,7 +28,7 @@ from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.index_folder import ENCODINGS, SHARDS
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.sharding import Commit
-from rerank_plugin.indexes.vector_store import DESCRIPTION_FILE
+from rerank_plugin.indexes.vector_store import STORE
 
 PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
 VERSION = 1
@@ -238,7 +238,7 @@ def measured_index(
             for query in queries:
                 searcher.search(query.text, HITS)
             searches[pipeline] = list(_measured(shards, searcher, queries, rounds, pipeline))
-        stores = [json.loads(path.read_bytes()) for path in (folder / ENCODINGS).rglob(DESCRIPTION_FILE)]
+        stores = [json.loads(path.read_bytes()) for path in (folder / ENCODINGS).rglob(STORE.description)]
         lists, probes = max(((store["lists"], store["probes"]) for store in stores), default=(0, 0))
         return MeasuredIndex(
             str(folder), len(index), len(shards.shards), lists, probes, searched_bytes(index), searches

@@ -83,7 +83,8 @@ class Artifact(FolderKind):
     """The declaration of a kind of folder.
 
     Attributes:
-        keys: the entries that every description has, with type hints (:func:`has_type`); the folder is known by them.
+        keys: the entries by which the folder is known, with type hints (:func:`has_type`).
+        entries: the others that every description of this version has.
         files: patterns of the files besides arrays and string tables.
         again: how the folder is made again, the end of messages.
         optional: entries that a description may have.
@@ -98,6 +99,7 @@ class Artifact(FolderKind):
     """
 
     keys: Mapping[str, Any]
+    entries: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     listed: str | None = None
     again: str = "make it again"
@@ -136,19 +138,22 @@ class Artifact(FolderKind):
     def _describe(self, path: Path) -> dict[str, Any]:
         return describe_file(path) | (describe_parts(path, path.stat().st_size) if self.sampled else {})
 
-    def read(self, folder: str | Path, again: str = "") -> dict[str, Any]:
+    def read(self, folder: str | Path, again: str | Callable[[dict[str, Any]], str] = "") -> dict[str, Any]:
         """The description of a folder, whose files are not looked at.
+
+        Args:
+            again: the end of messages, or what gives it for a description.
 
         Raises:
             InputError: the folder is of another kind, of another version, or its description is damaged.
         """
-        folder, again = restore_interrupted(folder), again or self.again
+        folder, end = restore_interrupted(folder), again if callable(again) else lambda _: again or self.again
         path = folder / self.description
         if not path.exists():
             there = f"it holds no {self.description}" if folder.is_dir() else "there is no such folder"
-            raise InputError(f"{folder} is not {self.name}: {there}; {again}")
-        description = read_object(path, again)
-        self._check_entries(path, description, again)
+            raise InputError(f"{folder} is not {self.name}: {there}; {end({})}")
+        description = read_object(path, end({}))
+        self._check_entries(path, description, end(description))
         return description
 
     def _check_entries(self, path: Path, description: dict[str, Any], again: str) -> None:
@@ -160,7 +165,7 @@ class Artifact(FolderKind):
         if self.seal_entry in description and not is_sound(description, self.seal_entry):
             or_use = f", or take out its entry {self.seal_entry!r} to use it as it is" if self.editable else ""
             raise InputError(f"{path} was changed since it was written: {again}{or_use}")
-        required = {**self.keys, **({} if self.editable else {FILES: dict[str, dict[str, Any]]})}
+        required = {**self.keys, **self.entries, **({} if self.editable else {FILES: dict[str, dict[str, Any]]})}
         check_entries(path, description, dict.fromkeys(required, Any), again)
         if self.seal_entry not in description:
             if not self.editable:

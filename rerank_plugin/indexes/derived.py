@@ -20,17 +20,16 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, JUDGED, derived_folder
-from rerank_plugin.indexes.judged_queries import read_judged
+from rerank_plugin.indexes.judged_queries import AGAIN, read_judged
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import chunks
-from rerank_plugin.indexes.vector_store import again, check_arrays, read_description, segment_name, store_files
+from rerank_plugin.indexes.vector_store import STORE, again, opened, read_description, segment_name, verify_store
 from rerank_plugin.indexes.vector_store_writer import (
     PIECE,
     PIECES,
     Pieces,
     describe_store,
     nearest_of,
-    open_written,
     write_segments,
 )
 from rerank_plugin.kernels.quantization import Spaces
@@ -120,9 +119,11 @@ def _carry_store(
         if drift := _drift(described, after, encoder):
             described = {**described, DRIFT: drift}
     target, spaces = _made(derived_folder(after, ENCODINGS) / folder.name), Spaces(described["spaces"])
-    for path in store_files(folder, [name for name in names if name in described["segments"]]):
-        link_or_copy(path, target / path.name)
-    old = open_written(folder, described, before)
+    for name in STORE.arrays:
+        link_or_copy(folder / f"{name}.npy", target / f"{name}.npy")
+    for name in described["segments"].keys() & names:
+        _link(folder / name, target / name)
+    old = opened(folder, described, before)
     if new and renumbered is None:
         pieces = Pieces(after, folder.name, spaces, rows=rows)
         for some in pieces:
@@ -169,9 +170,8 @@ def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dic
         if folder.name.endswith(PIECES):
             continue
         try:
-            described = read_description(folder, index)
-            if described is not None:
-                check_arrays(folder, index, described, whole)
+            if (described := read_description(folder, index)) is not None:
+                verify_store(folder, index) if whole else opened(folder, described, index)
         except InputError as error:
             log.warning("left behind: %s", error)
         else:
@@ -181,7 +181,7 @@ def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dic
 
 def _judged(folder: Path, index: ForwardIndex):
     try:
-        return read_judged(folder, index, None, "keep judged queries again")
+        return read_judged(folder, index, None, AGAIN)
     except InputError as error:
         log.warning("left behind: %s", error)
         return None

@@ -104,6 +104,7 @@ FILES = (
         for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")
     ),
     *(f"{folder}/{name}" for folder in (f"{ENCODINGS}/*", f"{ENCODINGS}/*/*") for name in ("encodings.json", "*.npy")),
+    *(f"{ENCODINGS}/*/*/*/{name}" for name in ("vectors.json", "*.npy")),
     *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
     *(
         f"{folder}/{name}"

@@ -40,6 +40,9 @@ JUDGED = Artifact(
 )
 
 
+AGAIN = "keep judged queries again"
+
+
 def judged_folder(index: ForwardIndex, key: str) -> Path:
     """The folder of the judged queries encoded by the model with this checksum; it need not exist."""
     return derived_folder(index, FOLDER) / key
@@ -97,3 +100,9 @@ def read_judged(folder: Path, index: ForwardIndex, size: int | None, repair: str
     if described["forward_index"] != index.checksum:
         raise InputError(f"{folder} is of another index; {repair}")
     return JudgedQueries(**arrays), described["sources"]
+
+
+def verify_judged(folder: Path, index: ForwardIndex) -> int:
+    """Read every byte of judged queries; returns the number of their files. An `InputError` as `read_judged`."""
+    read_judged(folder, index, None, AGAIN)
+    return JUDGED.verify(folder, AGAIN, R=len(index))

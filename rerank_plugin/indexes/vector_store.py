@@ -6,23 +6,23 @@ the model's weights. :mod:`rerank_plugin.indexes.vector_store_writer` writes it.
 ==================  ================  ====================================================================
 ``.npy`` file       dtype and shape   content
 ==================  ================  ====================================================================
-codes.SEGMENT       int8 [R, P]       vectors (:mod:`rerank_plugin.kernels.quantization`), list after list
-scales.SEGMENT      float32 [R, S]    what the codes of each space are multiplied with
-rows.SEGMENT        int32 [R]         the row in the segment of the document at each position, increasing in a list
-positions.SEGMENT   int32 [R]         the position of each row
-lists.SEGMENT       int64 [L + 1]     where each list starts, and where the last one ends
 centroids           int8 [L, P]       codes of the lists' centroids, unit vectors
 centroid_scales     float32 [L, S]    and their scales
+SEGMENT/codes       int8 [R, P]       vectors (:mod:`rerank_plugin.kernels.quantization`), list after list
+SEGMENT/scales      float32 [R, S]    what the codes of each space are multiplied with
+SEGMENT/rows        int32 [R]         the row in the segment of the document at each position, increasing in a list
+SEGMENT/positions   int32 [R]         the position of each row
+SEGMENT/lists       int64 [L + 1]     where each list starts, and where the last one ends
 ==================  ================  ====================================================================
 
-Each segment of the index has arrays of its own, which are written once; encoder and centroids are the same for all.
-Arrays that a commit has in common with the one before are hard links to those of it. When segments are merged, the
-codes of the documents that are left are copied.
+Each segment of the index has a folder of vectors (`VECTORS`), which is written once; encoder and centroids are the same
+for all (`STORE`). Folders that a commit has in common with the one before have hard links to the files of it. When
+segments are merged, the codes of the documents that are left are copied.
 
-``encodings.json`` has checksums of weights, documents and arrays, shapes, the checkpoint, the
-measured recall, and how many words the encoder did not know. It may name a ``source``: the checksum of an encoder whose
-vectors are those of the first spaces (that of an encoder that was adapted to the collection), which reads this store
-then. ``KEY.pieces`` has the codes of an interrupted encoding, in the order of rows.
+``encodings.json`` has checksums of weights, documents, centroids and each segment's ``vectors.json``, the checkpoint,
+the measured recall, and how many words the encoder did not know. It may name a ``source``: the checksum of an encoder
+whose vectors are those of the first spaces (that of an encoder that was adapted to the collection), which reads this
+store then. ``KEY.pieces`` has the codes of an interrupted encoding, in the order of rows.
 
 Fewer than `FLAT` documents are one list, which is searched exhaustively. Otherwise a search reads the lists whose
 centroids have the largest products with the query; it may miss documents, but a score is always that of the codes, to
@@ -37,20 +37,21 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.arrays import are_below, are_offsets, open_array, ranges
-from rerank_plugin.files.checksums import check_description, fault, passed
+from rerank_plugin.files.arrays import ranges
+from rerank_plugin.files.artifact import DAMAGED, Array, Artifact
+from rerank_plugin.files.checksums import CHECKSUM, SEAL
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, derived_folder, reading
+from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, derived_folder
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
 from rerank_plugin.indexes.rows import NO_ROWS, Rows
 from rerank_plugin.indexes.segment import Segment
@@ -63,18 +64,41 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DESCRIPTION_FILE = "encodings.json"
-FORMAT_VERSION = 4  # 1 had numbers of floating point, 2 no segments, 3 arrays of all of them
 SOURCE = "source"  # in the description: the checksum of the encoder whose vectors are those of the first spaces
 HELD = "held"  # in the description of the store of an index of shards: the documents of each list
 ENCODER = "ktrel"  # the bundled encoder, which can be adapted to a collection
-OF_SEGMENT = ("codes", "scales", "rows", "positions", "lists")
-CENTROIDS = ("centroids", "centroid_scales")
 FLAT = 50_000  # documents that are searched exhaustively: all of an index, or those that fit a filter
 PROBES = 512  # inverted lists that a search reads, and more where they hold fewer than `FLAT` documents
 RANGE = 4096  # positions that a thread takes at once
 MANY = 1 << 16  # documents whose products are shared among threads: one takes a millisecond for them
 QUERIES, DEPTH = 100, 1000  # of the measurement of recall
+VECTORS = Artifact(
+    "the vectors of a segment",
+    "vectors.json",
+    {},
+    arrays={
+        "codes": Array(np.int8, "R P"),
+        "scales": Array(np.float32, "R S"),
+        "rows": Array(np.int32, "R", below="R"),
+        "positions": Array(np.int32, "R", below="R"),
+        "lists": Array(np.int64, "L+1", offsets="R"),
+    },
+    check=lambda arrays: bool((arrays["rows"][arrays["positions"]] == np.arange(len(arrays["rows"]))).all()),
+    version=1,
+    sampled=True,
+)
+STORE = Artifact(
+    "a folder of encodings",
+    "encodings.json",
+    {"weights": str, "forward_index": str},
+    (*VECTORS.inside("*"), "*.npy", "ivf/*", "hnsw/*", "judged/*"),  # of versions before segments had folders
+    entries={"documents": int, "spaces": list[int], "lists": int, "probes": int, "segments": dict[str, str]},
+    optional={"checkpoint": str, SOURCE: str, HELD: list[int], "drift": dict},
+    arrays={"centroids": Array(np.int8, "L P"), "centroid_scales": Array(np.float32, "L S")},
+    version=5,  # 1 had numbers of floating point, 2 no segments, 3 arrays of all of them, 4 names with their numbers
+    seal_entry=CHECKSUM,
+    apart=VECTORS.inside("*"),
+)
 
 
 def encodings_folder(index: ForwardIndex, key: str) -> Path:
@@ -82,13 +106,8 @@ def encodings_folder(index: ForwardIndex, key: str) -> Path:
     return derived_folder(index, FOLDER) / key
 
 
-def array_path(folder: Path, name: str, segment: str = "") -> Path:
-    """The file of an array of a store, or of a segment in it."""
-    return folder / f"{name}{segment and '.'}{segment}.npy"
-
-
 def segment_name(segment: Segment) -> str:
-    """What the names of a segment's arrays in a store end in: its number, in an index of shards behind the shard's."""
+    """The name of a segment's folder in a store: its number, in an index of shards behind the shard's."""
     shard = segment.folder.parents[1].name
     return f"{shard}.{segment.folder.name}" if segment.folder.parents[2].name == SHARDS else segment.folder.name
 
@@ -345,42 +364,48 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         InputError: the folder exists, but is damaged, was made by an earlier version, or of other spaces.
     """
     folder = store_folder(index, key)
-    if folder is None:
+    if folder is None or (described := read_description(folder, index)) is None:
         return None
-    described = read_description(folder, index)
-    if described is None:
-        return None
-    repair = again(index, described)
-    with reading(folder, repair):
-        entries = {name: described[name] for name in ("weights", "spaces", "lists", "segments", "probes", "files")}
-        files, probes, lists = entries.pop("files"), entries.pop("probes"), entries.pop("lists")
-        names = [segment_name(segment) for segment in index.segments]
-        if missing := [name for name in names if name not in entries["segments"]]:
-            raise ValueError(f"it has no segment {missing[0]}")
-        opened = store_files(folder, names)
-        changed = [path.name for path in opened if fault(path, files[path.name]) is not None]
-        parts, centroids = open_arrays(folder, names)
-        shared = entries["spaces"][: len(spaces.widths)] if described.get(SOURCE) == key else entries["spaces"]
-        stored = Spaces(entries["spaces"])
-    wrong = [
-        f"{name} {value}, expected {expected}"
-        for name, value, expected in (
-            ("weights", entries["weights"], folder.name),
-            ("spaces", shared, list(spaces.widths)),
-        )
-        if value != expected
-    ]
-    if not wrong:
-        wrong = [f"{name} has changed" for name in changed] or _misshaped(index, parts, centroids, lists, stored)
-    sizes = list(map(len, index.segments))
-    if not wrong and not passed(opened, lambda: all(map(_fits, parts)), sizes):
-        wrong = ["its lists, rows and positions do not fit together"]
-    if wrong:
-        raise InputError(f"{folder} does not fit: {'; '.join(wrong)}; {repair}")
-    store = VectorStore(stored, parts, index.places, centroids, probes, threads, described, spaces.size, index.deleted)
+    stored = Spaces(described["spaces"])
+    shared = stored.widths[: len(spaces.widths)] if described.get(SOURCE) == key else stored.widths
+    for name, found, expected in (
+        ("weights", described["weights"], folder.name),
+        ("spaces", list(shared), list(spaces.widths)),
+    ):
+        if found != expected:
+            raise InputError(f"{folder} has {name} {found}, expected {expected}; {again(index, described)}")
+    return opened(folder, described, index, threads, spaces.size, index.deleted)
+
+
+def opened(
+    folder: Path, described: dict, index: ForwardIndex, threads: int | None = None, size: int | None = None,
+    deleted: np.ndarray = NO_ROWS,
+) -> VectorStore:  # fmt: skip
+    """The store of an index in a folder, by its description, with all documents but those ``deleted``.
+
+    Raises:
+        InputError: a file is missing or damaged, or is not that of the description.
+    """
+    repair, spaces = again(index, described), Spaces(described["spaces"])
+    sizes = {"P": spaces.padded, "S": len(spaces.widths), "L": described["lists"]}
+    centroids = Codes(*STORE.open(folder, repair, described, **sizes).arrays.values())
+    parts = [open_part(folder, segment, repair, described["segments"], **sizes) for segment in index.segments]
+    store = VectorStore(spaces, parts, index.places, centroids, described["probes"], threads, described, size, deleted)
     if HELD in described:
         store.held = np.array(described[HELD], np.int64)
     return store
+
+
+def open_part(
+    folder: Path, segment: Segment, repair: str, seals: Mapping[str, str] | None = None, **sizes: int
+) -> StorePart:
+    """The vectors of a segment in a store; ``seals`` has the checksum of the description of each segment's."""
+    name = segment_name(segment)
+    _, described, arrays, *_ = VECTORS.open(folder / name, repair, None, R=len(segment), **sizes)
+    if seals is not None and seals.get(name) != described[SEAL]:
+        raise InputError(f"{folder / name} is not of {folder}: {DAMAGED}; {repair}")
+    codes, scales, *others = arrays.values()
+    return StorePart(Codes(codes, scales), *others)
 
 
 def read_description(folder: Path, index: ForwardIndex) -> dict | None:
@@ -389,51 +414,24 @@ def read_description(folder: Path, index: ForwardIndex) -> dict | None:
     Raises:
         InputError: it cannot be read, or is of another version.
     """
-    with reading(folder, again(index, {})):
-        described = json.loads(regular(folder / DESCRIPTION_FILE).read_bytes())
-        version, made_of = described["format_version"], described["forward_index"]
-    repair = again(index, described)
-    check_description(folder / DESCRIPTION_FILE, described, repair)
-    if version != FORMAT_VERSION:
-        raise InputError(
-            f"{folder} has encodings of format version {version}, this program reads {FORMAT_VERSION}: {repair}"
-        )
-    if made_of != index.checksum:
-        log.warning("%s was made from another index and is not used; %s", folder, repair)
-        return None
-    return described
+    described = STORE.read(folder, partial(again, index))
+    if described["forward_index"] == index.checksum:
+        return described
+    log.warning("%s was made from another index and is not used; %s", folder, again(index, described))
+    return None
 
 
-def store_files(folder: Path, segments: Sequence[str]) -> list[Path]:
-    """The files of the arrays of a store with these segments."""
-    of_segments = [array_path(folder, name, segment) for segment in segments for name in OF_SEGMENT]
-    return [*of_segments, *(array_path(folder, name) for name in CENTROIDS)]
-
-
-def open_arrays(folder: Path, segments: Sequence[str]) -> tuple[list[StorePart], Codes]:
-    """The arrays of some segments of a store, and its centroids."""
-    parts = []
-    for segment in segments:
-        codes, scales, *rest = (open_array(array_path(folder, name, segment)) for name in OF_SEGMENT)
-        parts.append(StorePart(Codes(codes, scales), *rest))
-    return parts, Codes(*(open_array(array_path(folder, name)) for name in CENTROIDS))
-
-
-def check_arrays(folder: Path, index: ForwardIndex, described: dict, whole: bool) -> None:
-    """Compare the arrays of a store with its description, before they are linked or copied.
-
-    Args:
-        whole: compare all bytes; otherwise those of the centroids, and a sample of the others.
+def verify_store(folder: Path, index: ForwardIndex) -> int:
+    """Read every byte of a store; returns the number of its files.
 
     Raises:
-        InputError: names the first array that differs.
+        InputError: a file is damaged, or the store is of other weights or another index.
     """
-    repair = again(index, described)
-    with reading(folder, repair):
-        for path in store_files(folder, described["segments"]):
-            wrong = fault(path, described["files"][path.name], whole=whole or path.stem in CENTROIDS)
-            if wrong is not None:
-                raise InputError(f"{path} {wrong}; {repair}")
+    repair = again(index, described := STORE.read(folder, partial(again, index)))
+    if (described["weights"], described["forward_index"]) != (folder.name, index.checksum):
+        raise InputError(f"{folder} is of other weights or of another index; {repair}")
+    opened(folder, described, index)
+    return STORE.verify(folder, repair) + sum(VECTORS.verify(folder / name, repair) for name in described["segments"])
 
 
 def store_folder(index: ForwardIndex, key: str) -> Path | None:
@@ -444,7 +442,7 @@ def store_folder(index: ForwardIndex, key: str) -> Path | None:
     for stores in (encodings_folder(index, key).parent, index.folder / FOLDER):
         if (stores / key).is_dir():
             return stores / key
-        for path in sorted(stores.glob(f"*/{DESCRIPTION_FILE}")):
+        for path in sorted(stores.glob(f"*/{STORE.description}")):
             with suppress(OSError, ValueError, AttributeError):
                 if json.loads(regular(path).read_bytes()).get(SOURCE) == key:
                     return path.parent
@@ -462,36 +460,3 @@ def again(index: ForwardIndex, described: dict) -> str:
 def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
     """The command that encodes the documents of an index."""
     return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
-
-
-def _fits(part: StorePart) -> bool:
-    """Whether all rows and positions in the arrays of a segment exist, and lists follow one another."""
-    _, rows, positions, lists = part
-    return (
-        are_offsets(lists, len(rows))
-        and are_below(positions, len(rows))
-        and are_below(rows, len(rows))
-        and bool((rows[positions] == np.arange(len(rows))).all())
-    )
-
-
-def _misshaped(
-    index: ForwardIndex, parts: Sequence[StorePart], centroids: Codes, lists: int, spaces: Spaces
-) -> list[str]:
-    """What is wrong with the arrays of a store, as phrases."""
-    checked: list[tuple[str, np.ndarray, Any, Any]] = [("centroids", centroids.codes, np.int8, (lists, spaces.padded))]
-    checked += [("centroid_scales", centroids.scales, np.float32, (lists, len(spaces.widths)))]
-    for segment, ((codes, scales), rows, positions, starts) in zip(index.segments, parts):
-        end, count = f".{segment_name(segment)}", len(segment)
-        checked += [
-            (f"codes{end}", codes, np.int8, (count, spaces.padded)),
-            (f"scales{end}", scales, np.float32, (count, len(spaces.widths))),
-            (f"rows{end}", rows, np.int32, (count,)),
-            (f"positions{end}", positions, np.int32, (count,)),
-            (f"lists{end}", starts, np.int64, (lists + 1,)),
-        ]
-    return [
-        f"{name} is {array.dtype} {list(array.shape)}, expected {np.dtype(dtype)} {list(shape)}"
-        for name, array, dtype, shape in checked
-        if array.dtype != dtype or array.shape != shape
-    ]

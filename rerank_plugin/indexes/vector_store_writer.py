@@ -22,10 +22,9 @@ from numpy.lib.format import open_memmap
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.arrays import save_array
-from rerank_plugin.files.checksums import CHECKSUM as CHECKSUM_ENTRY
+from rerank_plugin.files.checksums import SEAL
 from rerank_plugin.files.outputs import (
     INNER,
-    FolderKind,
     remove_folder,
     remove_leftovers,
     replacing,
@@ -33,34 +32,26 @@ from rerank_plugin.files.outputs import (
 )
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
-from rerank_plugin.indexes.index_folder import derived_folder, reading, write_description
+from rerank_plugin.indexes.index_folder import derived_folder, reading
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
-    CENTROIDS,
     DEPTH,
-    DESCRIPTION_FILE,
     FLAT,
-    FORMAT_VERSION,
     HELD,
     PROBES,
+    STORE,
+    VECTORS,
     VectorStore,
-    array_path,
     encodings_folder,
-    open_arrays,
+    open_part,
+    opened,
     segment_name,
-    store_files,
 )
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes, Spaces
 
 log = logging.getLogger(__name__)
 
-ENCODED = FolderKind(
-    "a folder of encodings",
-    DESCRIPTION_FILE,
-    ("weights", "forward_index"),
-    ("*.npy", "ivf/*", "hnsw/*", "judged/*"),  # the folders are of versions before 0.3
-)
 PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
 CHECKSUM = 16  # bytes
 PIECE = 16_384  # documents whose vectors are held in memory at once
@@ -101,7 +92,7 @@ class Pieces:
 
     def _file(self, rows: np.ndarray) -> Path:
         place = int(rows[0]), int(rows[-1]), len(rows)
-        name = json.dumps([self.index.checksum, FORMAT_VERSION, self.spaces.widths, *place])
+        name = json.dumps([self.index.checksum, STORE.version, self.spaces.widths, *place])
         return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
 
     def has(self, rows: np.ndarray) -> bool:
@@ -164,7 +155,7 @@ def remove_left_pieces(index: ForwardIndex) -> None:
     """
     stores = derived_folder(index, FOLDER)
     for pieces in stores.glob(f"*{PIECES}"):
-        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / DESCRIPTION_FILE
+        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / STORE.description
         with suppress(OSError):
             if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in pieces.iterdir()), default=0):
                 remove_folder(pieces)
@@ -251,15 +242,15 @@ def write_store(
         lists = len(centroids.codes)
     elif lists > max(documents, 1):
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
-    with replacing_folder(folder, ENCODED, overwrite) as writing:
+    with replacing_folder(folder, STORE, overwrite) as writing:
         centroids = centroids or _centroids(pieces, lists, config.seed, threads)
-        write_centroids(writing, centroids)
+        for name, array in zip(STORE.arrays, centroids):
+            save_array(writing / f"{name}.npy", array)
         numbers = range(len(index.segments))
         write_segments(writing, index, numbers, pieces, pieces.read, nearest_of(centroids, spaces, threads), centroids)
-        parts, _ = open_arrays(writing, [segment_name(segment) for segment in index.segments])
+        parts = [open_part(writing, segment, "encode again") for segment in index.segments]
         store = VectorStore(spaces, parts, index.places, centroids, probes, threads)
         described = {
-            "format_version": FORMAT_VERSION,
             "weights": pieces.key,
             "spaces": spaces.widths,
             "lists": lists,
@@ -278,11 +269,6 @@ def write_store(
         describe_store(writing, index, described)
     pieces.remove()
     return folder
-
-
-def write_centroids(folder: Path, centroids: Codes) -> None:
-    for name, array in zip(CENTROIDS, centroids):
-        save_array(array_path(folder, name), array)
 
 
 def nearest_of(
@@ -317,20 +303,21 @@ def write_segments(
             placed[number][local] = nearest[at]
     written: dict[int, Codes] = {}
     for number in numbers:
-        name, count = segment_name(index.segments[number]), len(index.segments[number])
+        part, count = folder / segment_name(index.segments[number]), len(index.segments[number])
+        part.mkdir()
         offsets, placed[number], rows = _placed(placed[number], lists)
         for kind, values in (("rows", rows), ("positions", placed[number]), ("lists", offsets)):
-            save_array(array_path(folder, kind, name), values)
+            save_array(part / f"{kind}.npy", values)
         shapes = (np.int8, (count, centroids.codes.shape[1])), (np.float32, (count, centroids.scales.shape[1]))
         written[number] = Codes(
             *(
-                open_memmap(array_path(folder, kind, name), "w+", dtype, shape) if count else np.zeros(shape, dtype)
+                open_memmap(part / f"{kind}.npy", "w+", dtype, shape) if count else np.zeros(shape, dtype)
                 for kind, (dtype, shape) in zip(("codes", "scales"), shapes)
             )
         )
         if not count:
             for kind, values in zip(("codes", "scales"), written[number]):
-                save_array(array_path(folder, kind, name), values)
+                save_array(part / f"{kind}.npy", values)
     for rows in pieces:
         found = codes(rows)
         for number, at, local in index.places.by_segment(rows):
@@ -339,29 +326,26 @@ def write_segments(
     for array in (array for both in written.values() for array in both):
         if isinstance(array, np.memmap):
             array.flush()
+    for number in numbers:
+        VECTORS.seal(folder / segment_name(index.segments[number]), {})
 
 
 def describe_store(folder: Path, index: ForwardIndex, description: dict) -> None:
     """Write the description of a store whose arrays are written, for the segments of an index.
 
     Args:
-        description: of the store before, whose files are not read again, or the first entries of a new one.
+        description: of the store before, or the first entries of a new one.
     """
     names = [segment_name(segment) for segment in index.segments]
     described = {
-        **{name: value for name, value in description.items() if name not in ("files", CHECKSUM_ENTRY, HELD)},
+        **{name: value for name, value in description.items() if name != HELD},
         "forward_index": index.checksum,
         "documents": len(index),
-        "segments": names,
+        "segments": {name: VECTORS.read(folder / name)[SEAL] for name in names},
     }
     if index.places.places is not None:  # processes of shards have the numbers of the whole from here
-        parts, centroids = open_arrays(folder, names)
-        store = VectorStore(
-            Spaces(description["spaces"]), parts, index.places, centroids, deleted=np.asarray(index.deleted)
-        )
-        described[HELD] = store.held.tolist()
-    files = [path.name for path in store_files(folder, names)]
-    write_description(folder / DESCRIPTION_FILE, described, files, description.get("files", {}))
+        described[HELD] = opened(folder, described, index, deleted=np.asarray(index.deleted)).held.tolist()
+    STORE.seal(folder, described)
 
 
 def divide_again(
@@ -377,20 +361,12 @@ def divide_again(
     Raises:
         InputError: as :func:`write_store`.
     """
-    described = json.loads((before / DESCRIPTION_FILE).read_bytes())
-    old, pieces = open_written(before, described, places), Pieces(index, before.name, Spaces(described["spaces"]))
+    described = STORE.read(before)
+    old, pieces = opened(before, described, places), Pieces(index, before.name, Spaces(described["spaces"]))
     for piece in pieces:
         pieces.keep_codes(piece, old.codes(rows[piece]))
-    written = {"format_version", "weights", "forward_index", "documents", "spaces", "lists", "segments"}
-    written |= {"nlist", "nprobe", "probes", "recall", "files", HELD, CHECKSUM_ENTRY}
-    kept = {name: value for name, value in described.items() if name not in written}
+    kept = {name: value for name, value in described.items() if name in ("model", "checkpoint")}
     write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
-
-
-def open_written(folder: Path, described: dict, index: ForwardIndex) -> VectorStore:
-    """The store of an open index, by its description, with all documents."""
-    parts, centroids = open_arrays(folder, described["segments"])
-    return VectorStore(Spaces(described["spaces"]), parts, index.places, centroids)
 
 
 def lists_config(described: dict, index: ForwardIndex, seed: int) -> ListsConfig:

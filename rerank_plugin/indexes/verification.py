@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.files.checksums import CHECKSUM, checksum_of
 from rerank_plugin.files.outputs import TEMPORARY
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.index_folder import (
@@ -21,10 +19,10 @@ from rerank_plugin.indexes.index_folder import (
     commit_file,
     derived_folder,
     describe_whole_file,
-    reading,
 )
+from rerank_plugin.indexes.judged_queries import verify_judged
 from rerank_plugin.indexes.segment import FIELDS
-from rerank_plugin.indexes.vector_store import FORMAT_VERSION
+from rerank_plugin.indexes.vector_store import verify_store
 from rerank_plugin.indexes.vector_store_writer import PIECES
 
 
@@ -47,8 +45,11 @@ def verify(index: Index) -> int:
     if json.loads(regular(own).read_bytes()) != description:
         raise InputError(f"{own} differs from {DESCRIPTION}: rebuild the index")
     count = len(description["files"])
-    for part, expected in _parts(index):
-        count += 1 + _verify_part(part, expected)
+    for folder in _folders(derived_folder(index, ENCODINGS)):
+        if not folder.name.endswith(PIECES):
+            count += verify_store(folder, index.forward)
+    for folder in _folders(derived_folder(index, JUDGED)):
+        count += verify_judged(folder, index.forward)
     if fault := INDEX.fault(index.folder):
         raise InputError(f"{index.folder} {fault}")
     return count
@@ -57,15 +58,6 @@ def verify(index: Index) -> int:
 def _agree(found: dict, listed: dict) -> bool:
     """Whether a file is as it is listed; descriptions of earlier versions have fewer checksums."""
     return {name: found.get(name) for name in listed} == listed
-
-
-def _compare(path: Path, files: dict, listed: dict, repair: str) -> None:
-    """Compare the files beside a description with the listed ones."""
-    for name in sorted(files.keys() | listed.keys()):
-        if name not in listed:
-            raise InputError(f"{path.parent / name} is not on the list of {path.name}: {repair}, or remove it")
-        if name not in files or not _agree(files[name], listed[name]):
-            raise InputError(f"{path.parent / name} does not match its checksum: {repair}")
 
 
 def _check_statistics(index: Index) -> None:
@@ -87,31 +79,6 @@ def _check_statistics(index: Index) -> None:
         raise InputError(f"{path} has {count} documents, but its files {forward.documents}: rebuild the index")
 
 
-def _parts(index: Index) -> Iterator[tuple[Path, dict]]:
-    """The path of each description of encodings, and its expected entries."""
-    forward = {"forward_index": index.forward.checksum}
-    for encodings in _folders(derived_folder(index, ENCODINGS)):
-        if not encodings.name.endswith(PIECES):
-            entries = {"format_version": FORMAT_VERSION, "weights": encodings.name}
-            yield encodings / "encodings.json", {**entries, **forward}
-    for judged in _folders(derived_folder(index, JUDGED)):
-        yield judged / "judged.json", forward
-
-
 def _folders(folder: Path) -> list[Path]:
     """The folders in a folder, which need not exist, but for those of killed processes."""
     return sorted(path for path in folder.glob("*") if path.is_dir() and not TEMPORARY.fullmatch(path.name))
-
-
-def _verify_part(path: Path, expected: dict) -> int:
-    """Compare a description with its expected entries and the files beside it; returns the number of files."""
-    repair = "encode the index again"
-    with reading(path, repair):
-        description = json.loads(regular(path).read_bytes())
-        entries, listed = {name: description[name] for name in expected}, dict(description["files"])
-    if description.get(CHECKSUM) != checksum_of(description) or entries != expected:
-        raise InputError(f"{path} is damaged, of another index, or of an earlier version: {repair}")
-    names = [file.name for file in path.parent.iterdir() if file.is_file() and file != path]
-    files = {name: describe_whole_file(path.parent / name) for name in names}
-    _compare(path, files, listed, repair)
-    return len(listed)

@@ -21,8 +21,8 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import gathered_words
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.term_ids import TermIds
-from rerank_plugin.indexes.vector_store import encodings_folder
-from rerank_plugin.indexes.vector_store_writer import ENCODED, ListsConfig, Pieces, write_store
+from rerank_plugin.indexes.vector_store import STORE, encodings_folder
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.stored_texts import TextBuilder
 from rerank_plugin.kernels.parallel import available_threads
@@ -86,7 +86,7 @@ def encode_index(
     index, key = builder.index, weights_checksum(model, builder.vocabulary)
     spaces = encoding_scorer(model, builder, 1).spaces
     pieces = Pieces(index, key, spaces, TEXT_PIECE if model.reads_texts else PIECE)
-    check_free(encodings_folder(index, key), ENCODED, overwrite)
+    check_free(encodings_folder(index, key), STORE, overwrite)
     done = iter(progress(range(len(index))))
 
     def lacking() -> Iterator[np.ndarray]:

@@ -10,7 +10,7 @@ import json
 import random
 import shutil
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -213,11 +213,18 @@ def try_all(request: dict, run_command) -> None:
 
 def reseal(description: Path) -> None:
     """Write the checksums of a description of ours again, as whoever changes files on purpose would."""
-    from rerank_plugin.indexes.index_folder import write_description
+    from rerank_plugin.files.checksums import CHECKSUM, SEAL, describe_file, describe_parts, sealed
 
-    try:
-        described = json.loads(description.read_bytes())
-        names = [name for name in described["files"] if (description.parent / name).is_file()]
-        write_description(description, {k: v for k, v in described.items() if k not in ("files", "checksum")}, names)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # the description itself is damaged
+    def seal(path: Path, entry: str) -> dict:
+        described = json.loads(path.read_bytes())
+        files = {name: path.parent / name for name in described["files"] if (path.parent / name).is_file()}
+        of_files = {
+            name: describe_file(file) | describe_parts(file, file.stat().st_size) for name, file in files.items()
+        }
+        segments = {one.parent.name: seal(one, SEAL)[SEAL] for one in path.parent.glob("*/vectors.json")}
+        described = sealed(described | {"files": of_files} | ({"segments": segments} if segments else {}), entry)
+        path.write_text(json.dumps(described, indent=1, ensure_ascii=False), "utf-8")
+        return described
+
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # the description itself is damaged
+        seal(description, CHECKSUM)

@@ -360,7 +360,7 @@ def test_verification_notices_a_changed_description(copy, changes, message):
 
 
 def damage(folder):
-    path = folder / "codes.000001.npy"
+    path = folder / "000001/codes.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
@@ -373,13 +373,13 @@ def give_to_another_index(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (damage, "codes.000001.npy does not match its checksum"),
-        (lambda folder: (folder / "codes.000001.npy").unlink(), "codes.000001.npy does not match its checksum"),
-        (lambda folder: (folder / "encodings.json").unlink(), "encodings.json cannot be read"),
-        (lambda folder: change(folder / "encodings.json", files={}), "encodings.json is damaged, of another index, or"),
-        (give_to_another_index, "encodings.json is damaged, of another index, or"),
-        (lambda folder: folder.rename(folder.with_name("other")), "encodings.json is damaged, of another index, or"),
-        (lambda folder: (folder / "more.npy").write_text("mine"), "more.npy is not on the list of encodings.json"),
+        (damage, "codes.npy has changed"),
+        (lambda folder: (folder / "000001/codes.npy").unlink(), "codes.npy is missing"),
+        (lambda folder: (folder / "encodings.json").unlink(), "it holds no encodings.json"),
+        (lambda folder: change(folder / "encodings.json", files={}), "encodings.json was changed since"),
+        (give_to_another_index, "is of other weights or of another index"),
+        (lambda folder: folder.rename(folder.with_name("other")), "is of other weights or of another index"),
+        (lambda folder: (folder / "more.npy").write_text("mine"), "more.npy is not listed in encodings.json"),
     ],
 )
 def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, refused, spoil, message):
@@ -388,7 +388,7 @@ def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, 
     for rows in pieces:
         pieces.keep(rows, np.ones((len(rows), 3), np.float32))
     folder = write_store(pieces)
-    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 8
+    assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 9
     spoil(folder)
     assert message in refused("index --verify --index copy")
 

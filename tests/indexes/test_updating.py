@@ -768,7 +768,7 @@ def test_a_model_that_is_gone_leaves_its_encodings_behind(encoded_folder, caplog
 
 
 @pytest.mark.parametrize("update", [lambda folder: add(folder, document(20)), merge_index])
-@pytest.mark.parametrize("name", ["codes.000001", "centroids"])
+@pytest.mark.parametrize("name", ["000001/codes", "centroids"])
 def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog, update, name):
     folder, other = encoded_folder
     add(folder, document(2, version=1))
@@ -778,10 +778,10 @@ def test_no_update_gives_damaged_encodings_new_checksums(encoded_folder, caplog,
     content[-1] ^= 1
     (store / f"{name}.npy").unlink()  # a link to that of the commit before
     (store / f"{name}.npy").write_bytes(content)
-    with pytest.raises(InputError, match=f"{name}.npy does not match its checksum"):
+    with pytest.raises(InputError, match=f"{name}.npy (does not match its checksum|has changed)"):
         verify(Index(folder))
     update(folder)
-    assert f"left behind: {store / name}.npy has changed; encode again with" in caplog.text
+    assert f"left behind: {store / name}.npy has changed, expected " in caplog.text
     assert verify(Index(folder)) and len(list(derived_folder(Index(folder), "encodings").iterdir())) == 1
 
 

@@ -14,7 +14,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files import outputs
 from rerank_plugin.files.checksums import sealed
 from rerank_plugin.indexes import vector_store, vector_store_writer
-from rerank_plugin.indexes.index_folder import forward_checksum, write_description
+from rerank_plugin.indexes.index_folder import forward_checksum
 from rerank_plugin.indexes.rows import Rows
 from rerank_plugin.indexes.vector_store import StorePart, VectorStore, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, remove_left_pieces, write_store
@@ -164,7 +164,7 @@ def test_a_store_depends_on_neither_threads_nor_pieces(index):
     contents = []
     for size, threads in ((4, 1), (10, 3), (1, 2)):
         folder = write_store(pieces_of(index, size=size), config=LISTS, threads=threads, overwrite=True)
-        contents.append({path.name: path.read_bytes() for path in folder.glob("*.npy")})
+        contents.append({path.name: path.read_bytes() for path in folder.rglob("*.npy")})
     assert len(contents[0]) == 7 and contents[0] == contents[1] == contents[2]
 
 
@@ -232,7 +232,7 @@ def test_writing_is_all_or_nothing(index, monkeypatch):
         written(index)
     pieces = pieces_of(index, -vectors_of())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(vector_store_writer, "write_description", interrupt)
+        patch.setattr(vector_store_writer, "describe_store", interrupt)
         write_store(pieces, config=LISTS, overwrite=True)
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), before)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["key", "key.pieces"]
@@ -346,18 +346,19 @@ def first_byte(name):
 
 
 DAMAGE = {
-    "half a file": (lambda folder: os.truncate(folder / "codes.000001.npy", 150), "cannot be read"),
-    "no scales": (lambda folder: (folder / "scales.000001.npy").unlink(), "cannot be read"),
-    "no description": (lambda folder: (folder / "encodings.json").unlink(), "cannot be read"),
+    "half a file": (lambda folder: os.truncate(folder / "000001/codes.npy", 150), "codes.npy has 150 bytes"),
+    "no scales": (lambda folder: (folder / "000001/scales.npy").unlink(), "scales.npy is missing"),
+    "no description": (lambda folder: (folder / "encodings.json").unlink(), "it holds no encodings.json"),
     "no JSON": (lambda folder: (folder / "encodings.json").write_text("{"), "cannot be read"),
     "a list": (lambda folder: (folder / "encodings.json").write_text("[1]"), "cannot be read"),
-    "other positions": (first_byte("positions.000001"), "positions.* has changed"),
-    "other codes": (first_byte("codes.000001"), "codes.* has changed"),
+    "other positions": (first_byte("000001/positions"), "positions.* has changed"),
+    "other codes": (first_byte("000001/codes"), "codes.* has changed"),
     "other weights": (described(weights="abc"), "weights abc"),
-    "another segment": (described(segments=["000002"]), "has no segment 000001"),
-    "more lists": (described(lists=4), r"lists.000001 is int64 .*, expected int64 \[5\]"),
+    "no vectors": (lambda folder: shutil.rmtree(folder / "000001"), "000001 is not the vectors of a segment"),
+    "another encoding's vectors": (described(segments={"000001": "0"}), "000001 is not of"),
+    "more lists": (described(lists=4), r"centroids.npy is int8 .*, expected int8 \[4, "),
     "other spaces": (described(spaces=[38]), r"spaces \[38\], expected \[33, 5\]"),
-    "numbers of floating point": (described(format_version=1), "format version 1, this program reads 4"),
+    "numbers of floating point": (described(format_version=1), "of format 1, this program reads 5"),
 }
 
 
@@ -379,9 +380,9 @@ def test_encodings_of_before_are_encoded_again(index):
     entries = {"weights": "key", "forward_index": index.checksum, "shape": [10, SPACES.size], "dtype": "float32"}
     for checkpoint, named in (("c/ktrel-w", "c/ktrel-w"), (f"{index.folder}/adapted", "ktrel")):
         description = {"format_version": 1, "checkpoint": checkpoint, **entries}
-        write_description(folder / "encodings.json", description, ["000001.npy"])
+        (folder / "encodings.json").write_text(json.dumps(description))
         command = f"index --encode {named} --index {index.folder} --overwrite"
-        with pytest.raises(InputError, match=f"version 1, this program reads 4: encode again with: .*{command}$"):
+        with pytest.raises(InputError, match=f"format 1, this program reads 5; encode again with: .*{command}$"):
             open_store(index, "key", SPACES)
     written(index, overwrite=True)
     assert len(open_store(index, "key", SPACES)) == 10

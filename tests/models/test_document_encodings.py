@@ -12,7 +12,7 @@ import torch
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.vector_store import OF_SEGMENT, encodings_folder, open_store
+from rerank_plugin.indexes.vector_store import STORE, VECTORS, encodings_folder, open_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models import checkpoints, document_encodings
@@ -69,9 +69,9 @@ def test_the_files_of_an_encoding(index, vectors):
     key = weights_checksum(model, vectors.vocabulary)
     folder = encode_index(model, model.input_builder(index, vectors.vocabulary), overwrite=True)
     assert folder == encodings_folder(index, key) == index.folder / "encodings/000001" / key
-    names = ["centroid_scales", "centroids", *(f"{name}.000001" for name in OF_SEGMENT)]
-    arrays = [f"{name}.npy" for name in names]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*arrays, "encodings.json"])
+    for one, kind in ((folder, STORE), (folder / "000001", VECTORS)):
+        files = [path.name for path in one.iterdir() if path.is_file()]
+        assert sorted(files) == sorted([*(f"{name}.npy" for name in kind.arrays), kind.description])
     described = json.loads((folder / "encodings.json").read_text())
     assert (described["model"], described["weights"]) == ("ktrel", key)
     entries = [described[name] for name in ("documents", "spaces", "lists", "recall")]
