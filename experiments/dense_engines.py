@@ -32,7 +32,7 @@ from rerank_plugin.base.progress import progress
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.faiss_folder import INDEX
-from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, derived_folder
+from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, derived_folder
 from rerank_plugin.indexes.stored_texts import StoredTexts
 from rerank_plugin.indexes.vector_store import ENCODER
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, QueryEncoder

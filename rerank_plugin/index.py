@@ -179,7 +179,8 @@ def main(argv: list[str] | None = None) -> None:
 def verify(options: Namespace) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.indexes import verification
-    from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.layout import ADAPTED, derived_folder
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     index = Index(options.index)
@@ -310,7 +311,8 @@ def encode(options: Namespace) -> None:
 
     Existing encodings are kept if only these, or the adapted encoder, are missing or requested.
     """
-    from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
+    from rerank_plugin.indexes.index_folder import Index
+    from rerank_plugin.indexes.layout import ADAPTED, derived_folder
     from rerank_plugin.retrieval.encoding import IndexEncoder
 
     lists = commandline.configured(ListsConfig, options, seed=options.seed)

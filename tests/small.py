@@ -1,7 +1,5 @@
 """A small forward index made without Java, word vectors for it, and models with random weights."""
 
-import json
-
 import numpy as np
 import torch
 
@@ -57,7 +55,7 @@ def describe(index, knowledge=None, **more):
     part = Part(commit.opened(0), 0, np.arange(len(index)))
     commit.describe([part], 1, {"tokenizer": index.tokenizer.settings, **more})
     commit.switch()
-    return json.loads(commit.written)
+    return commit.description
 
 
 def word_vectors(words, dimension, seed):

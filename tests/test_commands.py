@@ -185,7 +185,7 @@ def test_bad_input_gets_one_line(workspace, command, refused, monkeypatch):
     for line, message in [
         (f"{search} nowhere", "no index at nowhere"),
         (f"{search} half", "it is not an index"),
-        (f"{search} other-version", "format version 99"),
+        (f"{search} other-version", "of format 99"),
         (f"{search} index --reranker nothing", f"known: {', '.join(known_names())}"),
         (f"{search} index --reranker pacrr", "needs a trained checkpoint"),
         (f"{search} index --reranker broken", "vocab.txt has"),  # a checkpoint whose parts do not fit

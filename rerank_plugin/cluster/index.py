@@ -26,10 +26,11 @@ from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, Words, together
-from rerank_plugin.indexes.index_folder import COMMIT, SHARDS, Index, Matches
+from rerank_plugin.indexes.index_folder import Index, Matches
+from rerank_plugin.indexes.layout import COMMIT, SHARDS, shard_folder
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
-from rerank_plugin.indexes.sharding import Commit, shard_folder
+from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.vector_search import Hits, Queries, merged_hits
 from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import java_class

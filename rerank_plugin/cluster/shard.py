@@ -22,7 +22,8 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import Words, gathered_words
-from rerank_plugin.indexes.index_folder import REST, Index
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.layout import REST
 from rerank_plugin.indexes.lucene_reader import (
     clauses,
     open_reader,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,8 @@ from rerank_plugin.files.string_table import StringTable
 
 log = logging.getLogger(__name__)
 
-FILES, VERSION = "files", "format_version"  # entries of every description: of the files, and of the format
+FILES: str = "files"  # entries of every description: of the files, and of the format
+VERSION: str = "format_version"
 SIZE, CHECKSUM = "bytes", "blake2b"  # of the entries of a file
 DAMAGED = "it is damaged, or not copied completely"
 
@@ -53,6 +54,7 @@ class Array:
     offsets: str | None = None  # the size that the values are offsets in, from 0 to it
     increasing: bool = False  # whether no value is below the one before
     finite: bool = False  # whether no value is infinite or NaN
+    optional: bool = False  # whether the file may be missing
 
     def lengths(self, sizes: Mapping[str, int]) -> list[int | None]:
         """The length of each axis; None for one that no other array has."""
@@ -90,7 +92,7 @@ class Artifact(FolderKind):
         optional: entries that a description may have.
         arrays, strings: by name; of a string table the letter of its number of strings.
         sizes: letters whose size an entry gives, as a number or as the length of a list.
-        check: whether arrays that are as declared fit together.
+        check: whether arrays that are as declared, and sizes by letter, fit together.
         version: of the format, the entry ``format_version``.
         seal_entry: the entry with the description's own checksum.
         editable: whether users may take that entry out, which is logged; other kinds are refused without it.
@@ -107,7 +109,7 @@ class Artifact(FolderKind):
     arrays: Mapping[str, Array] = field(default_factory=dict)
     strings: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=dict)
-    check: Callable[[Mapping[str, np.ndarray]], bool] | None = None
+    check: Callable[[Mapping[str, np.ndarray], Mapping[str, int]], bool] | None = None
     version: int | None = None
     seal_entry: str = SEAL
     editable: bool = False
@@ -119,21 +121,32 @@ class Artifact(FolderKind):
         tables = (f"{name}.{part}.npy" for name in self.strings for part in ("bytes", "offsets", "hashes", "rows"))
         return (*self.files, *(f"{name}.npy" for name in self.arrays), *tables)
 
-    def seal(self, folder: Path, description: Mapping[str, Any]) -> dict[str, Any]:
+    def seal(
+        self, folder: Path, description: Mapping[str, Any], files: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Write the description of a folder whose files are written; returns it.
 
         Args:
             description: JSON values; version, files and checksum are added or replaced.
+            files: what `describe` gives for them, if it is known.
         """
+        files = self.describe(folder) if files is None else files
         version = {} if self.version is None else {VERSION: self.version}
-        written = sealed({**description, **version, FILES: self.describe(folder)}, self.seal_entry)
+        written = sealed({**description, **version, FILES: files}, self.seal_entry)
         text = json.dumps(written, indent=1, ensure_ascii=False)
         (folder / self.description).write_text(text, encoding="utf-8")
         return written
 
-    def describe(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Size and checksum of each file of a folder that its description lists."""
-        return {name: self._describe(folder / name) for name in self.found(folder)}
+    def describe(
+        self, folder: Path, names: Iterable[str] | None = None, known: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, dict[str, Any]]:
+        """Size and checksum of files of a folder, by default of all that its description lists.
+
+        Args:
+            known: those that are not read again.
+        """
+        names = self.found(folder) if names is None else sorted(names)
+        return {name: known.get(name) or self._describe(folder / name) for name in names}
 
     def _describe(self, path: Path) -> dict[str, Any]:
         return describe_file(path) | (describe_parts(path, path.stat().st_size) if self.sampled else {})
@@ -221,6 +234,8 @@ class Artifact(FolderKind):
             arrays = {}
             for name, array in self.arrays.items():
                 path, lengths = folder / f"{name}.npy", array.lengths(known)
+                if array.optional and not path.exists():
+                    continue
                 arrays[name] = open_array(path, dtype=array.dtype, shape=lengths)
                 for term, length, found in zip(array.shape.split(), lengths, arrays[name].shape):
                     if length is None:
@@ -233,8 +248,8 @@ class Artifact(FolderKind):
         return Opened(folder, description, arrays, strings, known)
 
     def _fit(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> bool:
-        sound = all(array.is_sound(arrays[name], sizes) for name, array in self.arrays.items())
-        return sound and (self.check is None or self.check(arrays))
+        sound = all(self.arrays[name].is_sound(values, sizes) for name, values in arrays.items())
+        return sound and (self.check is None or self.check(arrays, sizes))
 
     def verify(self, folder: Path, again: str = "", **sizes: int | None) -> int:
         """Open a folder and read every byte of it; returns the number of its files.
@@ -243,15 +258,21 @@ class Artifact(FolderKind):
             InputError: as :meth:`open`; or a file is not listed.
         """
         files = self.open(folder, again, None, **sizes).description.get(FILES, {})
-        for name in sorted({*files, *self.found(folder, foreign=True)}):
-            if name not in files:
-                wrong = f"is not listed in {self.description}: {again or self.again}, or remove it"
-            elif describe_file(folder / name)[CHECKSUM] != files[name][CHECKSUM]:
-                wrong = f"does not match its checksum: {again or self.again}"
-            else:
-                continue
-            raise InputError(f"{folder / name} {wrong}")
+        if others := sorted({*self.found(folder, foreign=True)} - files.keys()):
+            wrong = f"is not listed in {self.description}: {again or self.again}, or remove it"
+            raise InputError(f"{folder / others[0]} {wrong}")
+        self.compare(folder, files, again)
         return len(files) + 1
+
+    def compare(self, folder: Path, files: Mapping[str, Mapping[str, Any]], again: str = "") -> None:
+        """Read every byte of files; an `InputError` names the first that is not as described."""
+        for name, file in sorted(files.items()):
+            try:
+                found = self._describe(folder / name)
+            except OSError as error:
+                raise InputError(f"{folder / name} cannot be read ({damage(error)}); {again or self.again}") from None
+            if {entry: found.get(entry) for entry in file} != file:
+                raise InputError(f"{folder / name} does not match its checksum: {again or self.again}")
 
     def _needed(self) -> set[str]:
         """The names of the files that the program opens."""

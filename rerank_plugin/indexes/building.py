@@ -22,8 +22,9 @@ from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import SeenHashes, hash_strings
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.index_folder import APPLIED, DESCRIPTION, INDEX, NORMALIZATION
+from rerank_plugin.indexes.index_folder import APPLIED, INDEX, NORMALIZATION
 from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.layout import DESCRIPTION
 from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
 from rerank_plugin.indexes.lucene_reader import (
     CONTENTS,
@@ -189,7 +190,7 @@ def finish_build(
     }
     joined = commit.describe(parts, len(parts), entries)
     commit.switch()
-    concepts = json.loads(commit.written).get("concepts")
+    concepts = commit.description.get("concepts")
     return BuildReport(joined.documents, joined.terms, joined.fields["text"].tokens, concepts)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.arrays import save_array, slices
-from rerank_plugin.files.checksums import CHECKSUM
+from rerank_plugin.files.artifact import FILES
 from rerank_plugin.files.outputs import (
     INNER,
     OutputLockedError,
@@ -39,41 +39,30 @@ from rerank_plugin.files.outputs import (
     writing_to,
 )
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.index_folder import (
-    ANNOTATION,
+from rerank_plugin.indexes.index_folder import INDEX, Index, of_commit
+from rerank_plugin.indexes.joining import Joined, Part, join
+from rerank_plugin.indexes.layout import (
     COMMIT,
     COMMIT_FILE,
     COMMITS,
     DERIVED,
     DESCRIPTION,
-    FORMAT_VERSION,
+    EMPTIED,
+    OF_COMMITS,
     REST,
     SHARDS,
     WHOLE,
-    Index,
     commit_file,
-    describe_files,
     numbered,
-    with_checksums,
+    shard_folder,
 )
-from rerank_plugin.indexes.joining import Joined, Part, join
 from rerank_plugin.indexes.lucene_reader import field_counts, open_reader
 from rerank_plugin.indexes.lucene_update import LuceneUpdate, lucene_rows
 from rerank_plugin.indexes.lucene_writer import filterable, write_numbers
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import SEGMENTS, Segment, chunks
 
-# Files that a commit lists, or that an interrupted update has left; others are of the user or of other commands.
-# Lucene's commits are removed before their segments: Lucene opens nothing beside a commit that lacks files.
-LUCENE = ("segments_*", "pending_segments_*", "_*")
-OF_SHARD = (
-    *(f"lucene/{name}" for name in LUCENE),
-    f"{SEGMENTS}/*/*.npy",
-    *(f"{REST}/*/{name}" for name in (*LUCENE, "write.lock")),
-)
-OWN = (f"{COMMITS}/*.json", f"{COMMITS}/*/*.npy", *OF_SHARD, *(f"{SHARDS}/*/{pattern}" for pattern in OF_SHARD))
 BATCH = 1000  # ids that are read at once
-FOLDERS = (f"{COMMITS}/*", f"{SEGMENTS}/*", f"{SHARDS}/*/{SEGMENTS}/*", f"{SHARDS}/*/{REST}/*")
 
 
 class NextCommit:
@@ -128,7 +117,7 @@ class NextCommit:
 
     def prefix(self, shard: int) -> str:
         """What the paths of a shard's folders begin with."""
-        return "" if self.shards is None else f"{SHARDS}/{shard:03d}/"
+        return "" if self.shards is None else f"{shard_folder(shard)}/"
 
     def segment_folder(self, shard: int) -> Path:
         """The folder of the segment of a shard that this commit writes."""
@@ -274,8 +263,7 @@ class NextCommit:
             entries = {**entries, KNOWLEDGE: self.knowledge.settings, "concepts": _concepts(parts, deleted)}
         kept = {} if self.before is None else self.before.description
         description = {
-            **{name: value for name, value in kept.items() if name not in (CHECKSUM, "files")},
-            "format_version": FORMAT_VERSION,
+            **{name: value for name, value in kept.items() if name != FILES},
             COMMIT: uuid4().hex,
             "number": self.number,
             "documents": joined.documents,
@@ -295,15 +283,15 @@ class NextCommit:
             WHOLE: joined.whole,
             **lucene,
         }
-        self.written = with_checksums(description, describe_files(self.folder, set(names), before_files))
-        (self.folder / commit_file(self.number)).write_bytes(self.written)
+        files = INDEX.describe(self.folder, set(names), before_files)
+        self.description = of_commit(self.number).seal(self.folder, description, files)
         return joined
 
     @contextmanager
     def switching(self) -> Iterator[Index]:
         """The index of this commit, once it is described; at the end of the block it becomes the current one."""
         assert self.before is not None, "an update is of an index"
-        with closing(self.before.of_next_commit(self.written)) as after:
+        with closing(self.before.of_next_commit(self.description)) as after:
             yield after
         self.check()
         self.switch()
@@ -311,20 +299,20 @@ class NextCommit:
     def switch(self) -> None:
         """Make this commit the current one, once it is described; what it names is on the disk before."""
         known = set() if self.before is None else self.before.description["files"].keys()
-        new = [self.folder / name for name in json.loads(self.written)["files"] if name not in known]
+        new = [self.folder / name for name in self.description[FILES] if name not in known]
         for derived in DERIVED:
             new += (self.folder / derived / numbered(self.number)).rglob("*")
         new = [self.folder / commit_file(self.number), *new]
         folders = {folder for path in new for folder in path.parents if folder.is_relative_to(self.folder)}
         sync({*new, *folders})
         with replacing(self.folder / DESCRIPTION, INNER, overwrite=True) as file:
-            file.write(self.written)
+            file.write((self.folder / commit_file(self.number)).read_bytes())
 
 
 def _knowledge_files(folder: Path) -> list[str]:
     """The files of the knowledge base that were just written, but those that the annotator rebuilds."""
     files = (path.relative_to(folder).as_posix() for path in (folder / KNOWLEDGE).rglob("*") if path.is_file())
-    return [name for name in files if not name.startswith(f"{ANNOTATION}/")]
+    return [name for name in files if not name.startswith(f"{KNOWLEDGE}/annotation/")]
 
 
 def _concepts(parts: Sequence[Part], deleted: np.ndarray) -> int:
@@ -398,7 +386,7 @@ def _remove_others(index: Index) -> None:
         if name not in needed and _is_open(path):
             with suppress(ValueError):
                 needed |= {name, *json.loads(path.read_bytes())["files"]}
-    for pattern in OWN:
+    for pattern in OF_COMMITS:
         for path in folder.glob(pattern):
             if path.relative_to(folder).as_posix() not in needed:
                 path.unlink()
@@ -406,7 +394,7 @@ def _remove_others(index: Index) -> None:
         for path in (folder / derived).glob("[0-9]" * len(numbered(0))):
             if commit_file(int(path.name)) not in needed:
                 shutil.rmtree(path)
-    for empty in (path for pattern in FOLDERS for path in folder.glob(pattern)):
+    for empty in (path for pattern in EMPTIED for path in folder.glob(pattern)):
         if empty.is_dir():
             with suppress(OSError):
                 empty.rmdir()

@@ -19,8 +19,8 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, ENCODINGS, JUDGED, derived_folder
 from rerank_plugin.indexes.judged_queries import AGAIN, read_judged
+from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, JUDGED, derived_folder
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import STORE, again, opened, read_description, segment_name, verify_store

@@ -1,40 +1,15 @@
-"""The index folder: a commit that names segments of documents, a Lucene index of them, and what was made from both.
-
-=====================  ==========================================================================================
-in the folder          format 5
-=====================  ==========================================================================================
-index.json             the current commit: its id and number, tokenizer, segments in their order, statistics, source,
-                       Lucene's commit, and size and checksums (:mod:`rerank_plugin.files.checksums`) of every file;
-                       replaced atomically, last
-commits/NUMBER.json    the same of every commit that is kept; open indexes hold a lock on theirs
-commits/NUMBER/        what a commit says of all documents together (:mod:`rerank_plugin.indexes.joining`)
-segments/NUMBER/       the segment (:mod:`rerank_plugin.indexes.segment`) that the commit NUMBER has written
-lucene/                the Lucene index; missing if ``index.json`` refers to an index elsewhere
-encodings/NUMBER/KEY/  document vectors of a model in a commit (:mod:`rerank_plugin.indexes.vector_store`)
-judged/NUMBER/KEY/     judged queries, encoded by a model (:mod:`rerank_plugin.indexes.judged_queries`)
-adapted/NUMBER/        the bundled encoder, adapted to the collection (:mod:`rerank_plugin.models.ktrel.adaptation`)
-knowledge/             the knowledge base of the concepts (:mod:`rerank_plugin.indexes.index_concepts`)
-shards/NUMBER/         the ``segments``, the Lucene index and the ``rest`` of a shard, in an index that is divided
-=====================  ==========================================================================================
-
-No file of a commit is ever changed: a later commit names it again, or other files. So an update
-(:mod:`rerank_plugin.indexes.updating`) changes no byte that an open index reads. Encodings, judged queries and the
-adapted encoder are derived (:mod:`rerank_plugin.indexes.derived`): each commit has folders of its own, whose files
-are hard links to those of the commit before where they did not change.
-"""
+"""An index opened for reading: the commit of an index folder, whose files :mod:`rerank_plugin.indexes.layout` lists."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
-from hashlib import blake2b
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from weakref import finalize, proxy
 
@@ -46,94 +21,74 @@ from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import are_below, open_array
-from rerank_plugin.files.checksums import (
-    SAMPLED,
-    check_description,
-    checksum_of,
-    describe_file,
-    describe_parts,
-    fault,
-    passed,
-    sealed,
-)
-from rerank_plugin.files.outputs import FolderKind, is_same_file, restore_interrupted
-from rerank_plugin.files.regular_files import regular
-from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import DELETED, NOTHING_DELETED, ForwardIndex, Whole
+from rerank_plugin.files.artifact import FILES, VERSION, Artifact
+from rerank_plugin.files.checksums import CHECKSUM, SAMPLED, checksum_of, passed
+from rerank_plugin.files.outputs import is_same_file, restore_interrupted
+from rerank_plugin.indexes.forward import DELETED, ForwardIndex
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.rows import Rows
-from rerank_plugin.indexes.segment import FIELDS, SEGMENTS, Segment
-from rerank_plugin.text.normalization import VERSION
+from rerank_plugin.indexes.joining import open_whole
+from rerank_plugin.indexes.judged_queries import JUDGED as JUDGED_QUERIES
+from rerank_plugin.indexes.layout import (
+    ADAPTED,
+    COMMIT,
+    COMMIT_FILE,
+    DESCRIPTION,
+    ENCODINGS,
+    JUDGED,
+    OF_COMMITS,
+    OF_FORMAT_4,
+    SHARDS,
+    WHOLE,
+    WRITE_LOCKS,
+    commit_file,
+    shard_folder,
+)
+from rerank_plugin.indexes.segment import SEGMENTS, Segment
+from rerank_plugin.indexes.vector_store import STORE
+from rerank_plugin.text.normalization import VERSION as VERSION_OF_TEXTS
 from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 5
-DESCRIPTION = "index.json"
-FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
-COMMIT, COMMITS = "commit", "commits"
-SHARDS = "shards"  # the folder of the shards, and their list in the description
-REST = "rest"  # in a shard, the folder of the Lucene indexes with the numbers of the other shards
-WHOLE = "whole"  # in the description: the files of what a commit says of all documents together
-MOST_DIGITS = 6
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
 APPLIED = "applied"  # in the description: a record of the caller's, of what was indexed; updates without one keep it
-COMMIT_FILE = "segments"  # in the description of our own Lucene index: the file of its commit
+FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
 TRIES = 5  # to open an index that is replaced meanwhile
-
-ANNOTATION = f"{KNOWLEDGE}/annotation"  # the annotator's files, which it rebuilds if they do not fit
-ENCODINGS = "encodings"  # of documents, each with a description and checksums of its own
-JUDGED = "judged"  # queries, the same
-ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
-DERIVED = (ENCODINGS, JUDGED, ADAPTED)
-
-SEGMENT_FILES = (f"{SEGMENTS}/*/*.npy",)
-LUCENE_FILES = tuple(f"lucene/{name}" for name in ("_*", "segments_*", "pending_segments_*", "write.lock"))
-FILES = (
-    f"{ANNOTATION}/*",
-    # of commits that are kept, and of updates that were interrupted
-    f"{COMMITS}/*.json",
-    f"{COMMITS}/*/*.npy",
-    *SEGMENT_FILES,
-    *LUCENE_FILES,
-    *(f"{SHARDS}/*/{name}" for name in (*SEGMENT_FILES, *LUCENE_FILES, f"{REST}/*/*")),
-    # those of version 0.3.0 are not in folders of commits
-    *(
-        f"{folder}/{name}"
-        for folder in (ADAPTED, f"{ADAPTED}/*")
-        for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")
+INDEX = Artifact(
+    "an index",
+    DESCRIPTION,
+    {VERSION: int, "fields": dict, FILES: dict},
+    (
+        f"{KNOWLEDGE}/annotation/*",  # which the annotator rebuilds if it does not fit
+        *OF_COMMITS,
+        *WRITE_LOCKS,
+        *STORE.inside(f"{ENCODINGS}/*/*"),
+        *JUDGED_QUERIES.inside(f"{JUDGED}/*/*"),
+        # those of version 0.3.0 are not in folders of commits
+        *(
+            f"{folder}/{name}"
+            for folder in (ADAPTED, f"{ADAPTED}/*")
+            for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")
+        ),
+        *STORE.inside(f"{ENCODINGS}/*"),
+        *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
+        *JUDGED_QUERIES.inside(f"{ENCODINGS}/*/judged"),
+        *JUDGED_QUERIES.inside(f"{JUDGED}/*"),
+        *OF_FORMAT_4,
     ),
-    *(f"{folder}/{name}" for folder in (f"{ENCODINGS}/*", f"{ENCODINGS}/*/*") for name in ("encodings.json", "*.npy")),
-    *(f"{ENCODINGS}/*/*/*/{name}" for name in ("vectors.json", "*.npy")),
-    *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
-    *(
-        f"{folder}/{name}"
-        for folder in (f"{ENCODINGS}/*/judged", f"{JUDGED}/*", f"{JUDGED}/*/*")
-        for name in ("judged.json", "vectors.npy", "starts.npy", "rows.npy")
-    ),
-    # format 4
-    "generations/*.json",
-    "forward/*/*.npy",
-    "lucene_rows.*.npy",
-    *(f"{SHARDS}/*/{name}" for name in ("index.json", "generations/*.json", "forward/*/*.npy", "lucene_rows.*.npy")),
-    *(f"{SHARDS}/*/{ENCODINGS}/*/*/{name}" for name in ("encodings.json", "*.npy")),
+    listed=FILES,
+    entries={"documents": int, "number": int, "lucene": dict, SEGMENTS: list[dict], WHOLE: dict},
+    optional={KNOWLEDGE: dict, SHARDS: list[dict]},
+    version=5,
+    seal_entry=CHECKSUM,
+    editable=True,
+    sampled=True,
 )
-INDEX = FolderKind("an index", DESCRIPTION, ("format_version", "fields", "files"), FILES, listed="files")
 
 
-def derived_folder(index: Index | ForwardIndex, name: str) -> Path:
-    """The folder of what models derived from the documents of an open index (of `DERIVED`); it need not exist."""
-    return index.folder / name / numbered(index.number)
-
-
-def numbered(number: int) -> str:
-    """The number of a commit in names of files."""
-    return f"{number:0{MOST_DIGITS}d}"
-
-
-def commit_file(number: int) -> str:
-    """The path of the description of a commit."""
-    return f"{COMMITS}/{numbered(number)}.json"
+def of_commit(number: int) -> Artifact:
+    """An index as the description of a commit describes it."""
+    return replace(INDEX, description=commit_file(number))
 
 
 class Matches(NamedTuple):
@@ -152,32 +107,6 @@ class Matches(NamedTuple):
 
 class IndexReplacedError(InputError):
     """The index was replaced by another build while it was being opened."""
-
-
-def describe_files(folder: Path, names: Iterable[str], known: Mapping[str, dict] = MappingProxyType({})) -> dict:
-    """Size and checksums of the named files of a folder; ``known`` are those that are not read again."""
-    return {name: known.get(name) or describe_whole_file(folder / name) for name in sorted(names)}
-
-
-def describe_whole_file(path: Path) -> dict[str, Any]:
-    """Size and checksums of a file."""
-    return describe_file(path) | describe_parts(path, path.stat().st_size)
-
-
-def write_description(
-    path: Path, description: dict, names: Iterable[str], known: Mapping[str, dict] = MappingProxyType({})
-) -> None:
-    """Write the description of a derived folder of an index, with the checksums of its files and its own.
-
-    Args:
-        known: the descriptions of files that are not read again.
-    """
-    path.write_bytes(with_checksums(description, describe_files(path.parent, names, known)))
-
-
-def with_checksums(description: dict, files: dict[str, dict]) -> bytes:
-    """A description with those of its files and its own checksum, as JSON."""
-    return json.dumps(sealed({**description, "files": files}), indent=1, ensure_ascii=False).encode()
 
 
 @contextmanager
@@ -254,10 +183,10 @@ class Index:
                 f"no index at {self.folder}; build it with: rerank-plugin index --corpus C --index {folder}"
             )
         for _ in range(TRIES):
-            self._written = self._read()
-            self._check_description()
+            found = self._read()
+            self._check_reading()
             self._lock()
-            if self._read() == self._written:
+            if self._read() == found:
                 break  # no update came between reading and locking
         else:
             raise IndexReplacedError(f"{self.folder} was replaced while it was being opened: start again")
@@ -265,40 +194,32 @@ class Index:
         self._name = str(self.folder)  # as the caller named it: checkpoints keep no path of this machine
         self.folder = self.folder.absolute()  # parts are opened later, perhaps after an os.chdir
 
-    @property
-    def _described(self) -> Path:
-        """The file that is read."""
-        number = self._number
-        return self.folder / (DESCRIPTION if number is None else commit_file(number))
+    def _read(self) -> dict[str, Any]:
+        kind = INDEX if self._number is None else of_commit(self._number)
+        self.description = kind.read(self.folder, partial(self._again, self.folder / kind.description))
+        return self.description
 
-    def _read(self) -> bytes:
-        """Read the description; returns the content of its file."""
-        try:
-            written = regular(self._described).read_bytes()
-            self.description = json.loads(written)
-        except FileNotFoundError:
-            if self._number is not None:
-                raise InputError(f"{self._described} is missing: the index was not copied completely") from None
-            whole = self.folder.absolute().parents[1]
-            remedy = "it is not an index; build one in another folder, or move this one away"
-            if any(self.folder.glob("segments_*")):
-                remedy = f"it is a Lucene index; read it with: rerank-plugin index --lucene {self.folder} --index I"
-            if whole.joinpath(SHARDS) == self.folder.absolute().parent and (whole / DESCRIPTION).is_file():
-                remedy = f"it is a shard; open the index {whole}"
-            raise InputError(f"{self.folder} holds no {DESCRIPTION}: {remedy}") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{self._described} cannot be read ({damage(error)}); rebuild the index") from None
-        if not isinstance(self.description, dict):
-            raise InputError(f"{self._described} does not describe an index; rebuild the index")
-        return written
+    def _again(self, path: Path, description: dict[str, Any]) -> str:
+        """What to do about a description in a file, the end of messages."""
+        self.description = description
+        if description or path.exists():
+            return f"build it again with: {self.rebuild}"
+        if self._number is not None:
+            return "the index was not copied completely"
+        if any(self.folder.glob("segments_*")):
+            return f"it is a Lucene index; read it with: rerank-plugin index --lucene {self.folder} --index I"
+        whole = self.folder.absolute().parents[1]
+        if whole.joinpath(SHARDS) == self.folder.absolute().parent and (whole / DESCRIPTION).is_file():
+            return f"it is a shard; open the index {whole}"
+        return "build one in another folder, or move this one away"
 
     def _lock(self) -> None:
         """Lock the commit until the index is closed or garbage-collected: updates then keep its files."""
-        path = self.folder / commit_file(self.number)
+        path, found = self.folder / commit_file(self.number), self.description
         try:
             self._locked = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if self._read() != self._written:
+            if self._read() != found:
                 return  # its time was over; the caller reads again
             raise InputError(
                 f"{path} cannot be opened ({damage(error)}): the index is damaged or not copied completely; build it "
@@ -322,11 +243,12 @@ class Index:
         if (reader := self.__dict__.pop("shared_reader", None)) is not None:
             reader.close()
 
-    def of_next_commit(self, written: bytes) -> Index:
+    def of_next_commit(self, description: dict[str, Any]) -> Index:
         """The index of a commit that is written, but not yet the current one, by its description."""
         index = object.__new__(type(self))
-        index.folder, index._name, index._written = self.folder, self._name, written
-        index.description, index.tokenizer = json.loads(written), self.tokenizer
+        index.folder, index._name, index.description, index.tokenizer = (
+            self.folder, self._name, description, self.tokenizer,
+        )  # fmt: skip
         index._number, index.shard, index.is_written = index.number, None, True
         index._lock()
         return index
@@ -335,39 +257,26 @@ class Index:
         """Pickle and copy it as its folder, which is opened again."""
         return type(self), (os.path.abspath(self.folder), self._number, self.shard)
 
-    def _check_description(self) -> None:
-        if (version := self.description.get("format_version")) != FORMAT_VERSION:
-            raise InputError(
-                f"{self.folder} has index format version {version}, this program reads {FORMAT_VERSION}; build it "
-                f"again with: {self.rebuild}"
-            )
+    def _check_reading(self) -> None:
+        """An `InputError` if this program does not read texts as the one that wrote the index."""
         self.tokenizer = tokenizer_with(self.description.get("tokenizer"), f"{self.folder} was")
-        if (version := self.description.get(NORMALIZATION, 0)) not in range(VERSION + 1):
+        if (version := self.description.get(NORMALIZATION, 0)) not in range(VERSION_OF_TEXTS + 1):
             raise InputError(
-                f"{self.folder} was normalized by version {version}, this program knows {VERSION}: use a newer one, or "
-                f"build it again with: {self.rebuild}"
+                f"{self.folder} was normalized by version {version}, this program knows {VERSION_OF_TEXTS}: use a "
+                f"newer one, or build it again with: {self.rebuild}"
             )
-        needed = {"files": dict, "fields": dict, "lucene": dict, "number": int, SEGMENTS: list, WHOLE: dict}
-        if KNOWLEDGE in self.description:
-            needed[KNOWLEDGE] = dict
-        if missing := [name for name, kind in needed.items() if not isinstance(self.description.get(name), kind)]:
-            raise InputError(f"{self._described} lacks {' and '.join(missing)}; rebuild the index")
 
     def _check_files(self) -> None:
-        """An `InputError` if the description or a file is not that of the commit."""
-        rebuild = f"build it again with: {self.rebuild}"
-        check_description(self._described, self.description, rebuild)
-        own = None if self.shard is None else f"{SHARDS}/{self.shard:03d}/"
-        for name, expected in self.description["files"].items():
-            if own is not None and name.startswith(f"{SHARDS}/") and not name.startswith(own):
-                continue
-            wrong = fault(self.folder / name, expected)
-            if wrong is not None:
-                self.check_same()
-                raise InputError(
-                    f"{self.folder / name} {wrong}, expected {expected['bytes']} bytes: the index is damaged or not "
-                    f"copied completely; {rebuild}"
-                )
+        """An `InputError` if a file is not that of the commit; of a shard that is opened alone, its own files."""
+        files = self.description[FILES]
+        if self.shard is not None:
+            others = tuple(f"{shard_folder(n)}/" for n in range(len(self.description[SHARDS])) if n != self.shard)
+            files = {name: file for name, file in files.items() if not name.startswith(others)}
+        try:
+            INDEX.check_files(self.folder, {FILES: files}, f"build it again with: {self.rebuild}")
+        except InputError:
+            self.check_same()
+            raise
 
     def __len__(self) -> int:
         """The number of documents."""
@@ -393,8 +302,8 @@ class Index:
         # Several corpora are written as a shell reads them; one that has a space in its name is not.
         corpus = source if " " in source and not os.path.exists(source) else shlex.quote(source)
         command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(self.folder))} --overwrite"
-        if shards := len(self.description.get(SHARDS, ())):
-            command = f"{command} --shards {shards}"
+        if isinstance(shards := self.description.get(SHARDS), list):
+            command = f"{command} --shards {len(shards)}"
         if stemmer := self._part("tokenizer").get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
@@ -407,7 +316,7 @@ class Index:
     @property
     def build(self) -> str:
         """A checksum of ``index.json``."""
-        return blake2b(self._written, digest_size=16).hexdigest()
+        return checksum_of(self.description)
 
     def check_same(self) -> None:
         """Called after opening a part.
@@ -428,60 +337,19 @@ class Index:
             with reading(self.folder, f"build it again with: {self.rebuild}"):
                 knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
                 entries = [one for one in self.description[SEGMENTS] if self.shard in (None, one["shard"])]
-                segments = [Segment(self.folder / one["path"], knowledge) for one in entries]
+                again = f"build it again with: {self.rebuild}"
+                segments = [Segment(self.folder / one["path"], knowledge, again) for one in entries]
                 if [len(segment) for segment in segments] != [one["documents"] for one in entries]:
                     raise ValueError("its segments have other numbers of documents")
+                whole = open_whole(self.folder, self.description, segments, self.shard)
                 forward = self.forward_class(
-                    self.folder, segments, self._whole(segments), self.tokenizer, knowledge,
+                    self.folder, segments, whole, self.tokenizer, knowledge,
                     forward_checksum(self.description), self, self._lucene_rows(len(self.description[SEGMENTS])),
                 )  # fmt: skip
             forward.name, forward.number = self._name, self.number
             return forward
         finally:  # after a failure, too: another build may be the cause
             self.check_same()
-
-    def _whole(self, segments: Sequence[Segment]) -> Whole:
-        """What the commit says of all its segments; of ``segments``, those that are open, what it says of these."""
-        described, entries = self.description[WHOLE], self.description[SEGMENTS]
-        folders = {segment.folder: segment for segment in segments}
-        opened = list[Path]()
-
-        def array(path: Path, length: int | None = None) -> np.ndarray:
-            opened.append(path)
-            return open_array(path, np.uint32, (length,))
-
-        vocabulary = folders.get(self.folder / described["terms"])
-        terms = StringTable(self.folder / described["terms"], "terms") if vocabulary is None else vocabulary.terms
-        counts = self.folder / described["frequency"]
-        frequency = {field: array(counts / f"df_{field}.npy", max(len(terms), 1)) for field in FIELDS}
-        places, deleted = None, NOTHING_DELETED
-        lengths = [one["documents"] for one in entries]
-        if described["places"] is not None:
-            places = array(self.folder / described["places"], sum(lengths))
-        if described["deleted"] is not None:
-            deleted = array(self.folder / described["deleted"])
-
-        def is_sound() -> bool:
-            return (
-                are_below(deleted, sum(lengths))
-                and bool((deleted[1:] > deleted[:-1]).all())
-                and (places is None or bool((np.bincount(places, minlength=sum(lengths)) == 1).all()))
-                and all(are_below(segment.numbers, len(terms)) for segment in segments)
-                and all(len(segment.numbers) or len(segment.terms) <= len(terms) for segment in segments)
-            )
-
-        if not passed(
-            [*opened, *(one.folder / "terms.offsets.npy" for one in segments)], is_sound, lengths, len(terms)
-        ):
-            raise ValueError("what the commit says of its documents does not fit them")
-        means = {field: numbers["mean_length"] for field, numbers in self.description["fields"].items()}
-        shards = [one["shard"] for one in entries]
-        if self.shard is None:
-            return Whole(terms, frequency, means, deleted, places, shards)
-        gone = {number: local for number, _, local in Rows(lengths, places, shards).by_shard(deleted)}
-        here = np.sort(gone.get(self.shard, NOTHING_DELETED)).astype(np.uint32)
-        own = [number for number in shards if number == self.shard]
-        return Whole(terms, frequency, means, here, None, own, self.description["documents"])
 
     @property
     def lucene_parts(self) -> list[dict[str, Any]]:
@@ -514,7 +382,7 @@ class Index:
     @property
     def lucene_folder(self) -> Path:
         """The folder of the Lucene index, which may be outside the index folder."""
-        return self.folder / self._part("lucene").get("path", "lucene")
+        return self.folder / str(self._part("lucene").get("path", "lucene"))
 
     @property
     def lucene_fields(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Joins segments: what a commit says of all its documents together.
+"""Joins segments, and opens what a commit says of all its documents together.
 
 =====================  =======  ======  =============================================================================
 commits/NUMBER/        dtype    shape   content
@@ -20,18 +20,20 @@ was written with them; when all are merged into one, its terms are numbered anew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.files.arrays import save_array
+from rerank_plugin.files.arrays import are_below, open_array, save_array
+from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringTable, StringTableWriter
-from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.rows import NO_ROWS
-from rerank_plugin.indexes.segment import FIELDS, NUMBERS, Segment, chunks, distinct_terms
+from rerank_plugin.indexes.forward import NOTHING_DELETED, ForwardIndex, Whole
+from rerank_plugin.indexes.layout import WHOLE
+from rerank_plugin.indexes.rows import NO_ROWS, Rows
+from rerank_plugin.indexes.segment import FIELDS, NUMBERS, SEGMENTS, Segment, chunks, distinct_terms
 
 CHUNK = 10_000  # documents whose terms are counted, and terms that are copied, at once
 
@@ -133,6 +135,55 @@ def join(
     return Joined(documents, terms, fields, whole)
 
 
+def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[Segment], shard: int | None) -> Whole:
+    """What a commit says of all its segments together; of a shard that is opened alone, what it says of this one's.
+
+    Args:
+        segments: those that are open.
+
+    Raises:
+        ValueError: it does not fit the segments.
+    """
+    described, entries = description[WHOLE], description[SEGMENTS]
+    folders = {segment.folder: segment for segment in segments}
+    opened = list[Path]()
+
+    def array(path: Path, length: int | None = None) -> np.ndarray:
+        opened.append(path)
+        return open_array(path, np.uint32, (length,))
+
+    vocabulary = folders.get(folder / described["terms"])
+    terms = StringTable(folder / described["terms"], "terms") if vocabulary is None else vocabulary.terms
+    counts = folder / described["frequency"]
+    frequency = {field: array(counts / f"df_{field}.npy", max(len(terms), 1)) for field in FIELDS}
+    places, deleted = None, NOTHING_DELETED
+    lengths = [one["documents"] for one in entries]
+    if described["places"] is not None:
+        places = array(folder / described["places"], sum(lengths))
+    if described["deleted"] is not None:
+        deleted = array(folder / described["deleted"])
+
+    def is_sound() -> bool:
+        return (
+            are_below(deleted, sum(lengths))
+            and bool((deleted[1:] > deleted[:-1]).all())
+            and (places is None or bool((np.bincount(places, minlength=sum(lengths)) == 1).all()))
+            and all(are_below(segment.numbers, len(terms)) for segment in segments)
+            and all(len(segment.numbers) or len(segment.terms) <= len(terms) for segment in segments)
+        )
+
+    if not passed([*opened, *(one.folder / "terms.offsets.npy" for one in segments)], is_sound, lengths, len(terms)):
+        raise ValueError("what the commit says of its documents does not fit them")
+    means = {field: numbers["mean_length"] for field, numbers in description["fields"].items()}
+    shards = [one["shard"] for one in entries]
+    if shard is None:
+        return Whole(terms, frequency, means, deleted, places, shards)
+    gone = {number: local for number, _, local in Rows(lengths, places, shards).by_shard(deleted)}
+    here = np.sort(gone.get(shard, NOTHING_DELETED)).astype(np.uint32)
+    own = [number for number in shards if number == shard]
+    return Whole(terms, frequency, means, here, None, own, description["documents"])
+
+
 def _saved(folder: Path, name: str, values: np.ndarray) -> str:
     save_array(folder / name, values.astype(np.uint32, copy=False))
     return name
@@ -161,7 +212,7 @@ def _number_terms(new: Sequence[Part], known: StringTable | None) -> list[str]:
         numbers[owner][place] = first + ids.setdefault(strings[owner][place], len(ids))
     for (segment, *_), own in zip(new, numbers):
         segment.numbers = own.astype(np.uint32)
-        save_array(segment.folder / NUMBERS, segment.numbers)
+        save_array(segment.folder / f"{NUMBERS}.npy", segment.numbers)
     return list(ids)
 
 

@@ -21,8 +21,8 @@ from rerank_plugin.files.arrays import save_array
 from rerank_plugin.files.artifact import Array, Artifact
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import JUDGED as FOLDER
-from rerank_plugin.indexes.index_folder import derived_folder
+from rerank_plugin.indexes.layout import JUDGED as FOLDER
+from rerank_plugin.indexes.layout import derived_folder
 
 JUDGED = Artifact(
     "a folder of judged queries",

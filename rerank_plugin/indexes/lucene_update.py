@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import DELETED
-from rerank_plugin.indexes.index_folder import COMMIT_FILE
+from rerank_plugin.indexes.layout import COMMIT_FILE
 from rerank_plugin.indexes.lucene_reader import (
     Counts,
     commit_files,

@@ -25,6 +25,7 @@ vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +35,49 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import (
     ArrayWriter,
     OffsetsWriter,
-    are_below,
-    are_offsets,
     open_array,
     ranges,
     save_array,
     slices,
 )
-from rerank_plugin.files.checksums import passed
-from rerank_plugin.files.string_table import StringTable, StringTableWriter
+from rerank_plugin.files.artifact import Array, Artifact
+from rerank_plugin.files.string_table import StringTableWriter
 from rerank_plugin.indexes.index_concepts import ConceptWriter, IndexKnowledge, text_to_annotate
 from rerank_plugin.text.tokenizer import PLAIN, PieceCache, Tokenizer
 
 SEGMENTS = "segments"  # the folder of the segments
-FIELDS = ("title", "abstract", "text")  # text is title + abstract: [D18]'s 'Text', Lucene's 'contents'
+FIELDS: tuple[str, ...] = ("title", "abstract", "text")  # text is title + abstract: [D18]'s 'Text', Lucene's 'contents'
 TABLES = ("ids", "titles", "published", "terms")
 SEARCHABLE = ("ids", "terms")
-NUMBERS = "numbers.npy"
+NUMBERS = "numbers"
 SAME_NUMBERS = np.zeros(0, np.uint32)
 CHUNK = 1 << 22  # tokens that are read at once
+
+
+def _are_lengths_sound(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> bool:
+    """Whether no title or set of terms is longer than its document, and each term has a document frequency."""
+    lengths = np.diff(arrays["offsets"])
+    counts = [arrays[name] for name in ("title_lengths", *(f"unique_{field}" for field in FIELDS))]
+    return len(arrays["df_text"]) == max(sizes["V"], 1) and all(bool((some <= lengths).all()) for some in counts)
+
+
+SEGMENT = Artifact(
+    "a segment",
+    "",  # the commit describes its files
+    {},
+    arrays={
+        "offsets": Array(np.uint64, "R+1", offsets="T"),
+        "tokens": Array(np.uint32, "T", below="V"),
+        "title_lengths": Array(np.uint32, "R"),
+        **{f"unique_{field}": Array(np.uint32, "R") for field in FIELDS},
+        **{f"df_{field}": Array(np.uint32, "F") for field in FIELDS},
+        NUMBERS: Array(np.uint32, "V", optional=True),
+    },
+    strings={"ids": "R", "titles": "R", "published": "R", "terms": "V"},
+    check=_are_lengths_sound,
+)
+CONCEPTS = {"concepts": Array(np.uint32, "C", below="B"), "concept_offsets": Array(np.uint64, "R+1", offsets="C")}
+WITH_CONCEPTS = replace(SEGMENT, arrays={**SEGMENT.arrays, **CONCEPTS})
 
 
 class Segment:
@@ -65,49 +90,22 @@ class Segment:
         numbers: of its terms in the whole index, uint32 [V]; empty where they are the same.
 
     Raises:
-        ValueError: its arrays are missing, or do not fit together.
+        InputError: its arrays are missing, or do not fit together; it ends with ``again``.
     """
 
-    concepts: np.ndarray | None = None
-    concept_offsets: np.ndarray | None = None
-
-    def __init__(self, folder: Path, knowledge: IndexKnowledge | None = None):
+    def __init__(self, folder: Path, knowledge: IndexKnowledge | None = None, again: str = ""):
         self.folder = folder
-        opened = []
-
-        def array(name: str, length: int | None = None, dtype: Any = np.uint32) -> np.ndarray:
-            opened.append(folder / f"{name}.npy")
-            return open_array(opened[-1], dtype, (length,))
-
-        self.title_lengths = array("title_lengths")
-        rows = len(self.title_lengths)
-        self.tokens, self.offsets = array("tokens"), array("offsets", rows + 1, np.uint64)
-        if knowledge is not None:
-            self.concepts, self.concept_offsets = array("concepts"), array("concept_offsets", rows + 1, np.uint64)
-        self.unique_terms = {field: array(f"unique_{field}", rows) for field in FIELDS}
-        self.ids, self.titles, self.published = (StringTable(folder, name, rows=rows) for name in TABLES[:-1])
-        self.terms = StringTable(folder, "terms")
-        self.document_frequency = {field: array(f"df_{field}", max(len(self.terms), 1)) for field in FIELDS}
-        self.numbers = SAME_NUMBERS
-        if (folder / NUMBERS).exists():
-            self.numbers = array("numbers", len(self.terms))
-        if not passed(opened, lambda: self._is_sound(knowledge), rows, len(self.terms)):
-            raise ValueError(f"the arrays in {folder} do not fit together")
-
-    def _is_sound(self, knowledge: IndexKnowledge | None) -> bool:
-        """Whether all terms and concepts in the arrays exist, and their lists are inside one another."""
-        return (
-            are_offsets(self.offsets, len(self.tokens))
-            and are_below(self.tokens, len(self.terms))
-            and bool((self.title_lengths <= np.diff(self.offsets)).all())
-            and all(bool((counts <= np.diff(self.offsets)).all()) for counts in self.unique_terms.values())
-            and (knowledge is None or self._are_concepts_sound(len(knowledge.base)))
+        kind = SEGMENT if knowledge is None else WITH_CONCEPTS
+        concepts = None if knowledge is None else len(knowledge.base)
+        _, _, arrays, strings, _ = kind.open(folder, again, {}, B=concepts)
+        self.tokens, self.offsets, self.title_lengths = (
+            arrays[name] for name in ("tokens", "offsets", "title_lengths")
         )
-
-    def _are_concepts_sound(self, count: int) -> bool:
-        concepts, offsets = self.concepts, self.concept_offsets
-        assert concepts is not None and offsets is not None, "an index with a knowledge base has concepts"
-        return are_offsets(offsets, len(concepts)) and are_below(concepts, count)
+        self.concepts, self.concept_offsets = arrays.get("concepts"), arrays.get("concept_offsets")
+        self.unique_terms = {field: arrays[f"unique_{field}"] for field in FIELDS}
+        self.document_frequency = {field: arrays[f"df_{field}"] for field in FIELDS}
+        self.numbers = arrays.get(NUMBERS, SAME_NUMBERS)
+        self.ids, self.titles, self.published, self.terms = (strings[name] for name in TABLES)
 
     def __len__(self) -> int:
         return len(self.title_lengths)

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.indexes.index_folder import SHARDS
-
 
 class Commit(NamedTuple):
     """The number of a commit, and its id."""
@@ -31,8 +29,3 @@ class Commit(NamedTuple):
 def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
     """The shard of each document, uint16 [n], by the hashes of the ids, uint64 [n] (`hash_strings`)."""
     return (hashes % np.uint64(shards)).astype(np.uint16)
-
-
-def shard_folder(number: int) -> str:
-    """The path of a shard in the folder of its index."""
-    return f"{SHARDS}/{number:03d}"

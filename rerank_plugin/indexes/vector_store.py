@@ -51,8 +51,8 @@ from rerank_plugin.files.artifact import DAMAGED, Array, Artifact
 from rerank_plugin.files.checksums import CHECKSUM, SEAL
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, SHARDS, derived_folder
-from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
+from rerank_plugin.indexes.layout import ADAPTED, SHARDS, derived_folder
+from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
 from rerank_plugin.indexes.rows import NO_ROWS, Rows
 from rerank_plugin.indexes.segment import Segment
 from rerank_plugin.indexes.vector_search import Fits, Fitting, Hits, Queries, VectorSearch, best_hits, merged_hits
@@ -83,7 +83,7 @@ VECTORS = Artifact(
         "positions": Array(np.int32, "R", below="R"),
         "lists": Array(np.int64, "L+1", offsets="R"),
     },
-    check=lambda arrays: bool((arrays["rows"][arrays["positions"]] == np.arange(len(arrays["rows"]))).all()),
+    check=lambda arrays, _: bool((arrays["rows"][arrays["positions"]] == np.arange(len(arrays["rows"]))).all()),
     version=1,
     sampled=True,
 )

@@ -31,8 +31,9 @@ from rerank_plugin.files.outputs import (
     replacing_folder,
 )
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ENCODINGS as FOLDER
-from rerank_plugin.indexes.index_folder import derived_folder, reading
+from rerank_plugin.indexes.index_folder import reading
+from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
+from rerank_plugin.indexes.layout import derived_folder
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
     DEPTH,

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.artifact import FILES, read_object
 from rerank_plugin.files.outputs import TEMPORARY
-from rerank_plugin.files.regular_files import regular
-from rerank_plugin.indexes.index_folder import (
-    COMMIT_FILE,
-    DESCRIPTION,
-    ENCODINGS,
-    INDEX,
-    JUDGED,
-    Index,
-    commit_file,
-    derived_folder,
-    describe_whole_file,
-)
+from rerank_plugin.indexes.index_folder import INDEX, Index
 from rerank_plugin.indexes.judged_queries import verify_judged
+from rerank_plugin.indexes.layout import COMMIT_FILE, DESCRIPTION, ENCODINGS, JUDGED, commit_file, derived_folder
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store import verify_store
 from rerank_plugin.indexes.vector_store_writer import PIECES
@@ -34,17 +24,15 @@ def verify(index: Index) -> int:
             checksum or the files.
     """
     description, own = index.description, index.folder / commit_file(index.number)
-    for name, file in description["files"].items():
-        if not _agree(describe_whole_file(index.folder / name), file):
-            raise InputError(f"{index.folder / name} does not match its checksum: rebuild the index")
+    INDEX.compare(index.folder, description[FILES], "rebuild the index")
     for lucene in index.lucene_parts:
-        if (commit := lucene.get(COMMIT_FILE)) and f"{lucene['path']}/{commit}" not in description["files"]:
+        if (commit := lucene.get(COMMIT_FILE)) and f"{lucene['path']}/{commit}" not in description[FILES]:
             path = index.folder / lucene["path"] / commit
             raise InputError(f"{path} is not on the list of {DESCRIPTION}: rebuild the index")
     _check_statistics(index)
-    if json.loads(regular(own).read_bytes()) != description:
+    if read_object(own, "rebuild the index") != description:
         raise InputError(f"{own} differs from {DESCRIPTION}: rebuild the index")
-    count = len(description["files"])
+    count = len(description[FILES])
     for folder in _folders(derived_folder(index, ENCODINGS)):
         if not folder.name.endswith(PIECES):
             count += verify_store(folder, index.forward)
@@ -53,11 +41,6 @@ def verify(index: Index) -> int:
     if fault := INDEX.fault(index.folder):
         raise InputError(f"{index.folder} {fault}")
     return count
-
-
-def _agree(found: dict, listed: dict) -> bool:
-    """Whether a file is as it is listed; descriptions of earlier versions have fewer checksums."""
-    return {name: found.get(name) for name in listed} == listed
 
 
 def _check_statistics(index: Index) -> None:

@@ -55,7 +55,7 @@ class TermArrays(NamedTuple):
     first_of_size: np.ndarray  # the first form with at least each number of trigrams, int64 [largest size + 2]
 
 
-def _have_room(arrays: Mapping[str, np.ndarray]) -> bool:
+def _have_room(arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> bool:
     """Whether each hash table ends a search of what it does not hold."""
     tables = (arrays[name] for name in ("form_slots", "gram_slots"))
     return bool(len(arrays["reach"])) and all(len(table) and not table.all() for table in tables)

@@ -27,7 +27,8 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems, pubmed_xml
 from rerank_plugin.corpora.records import Deletion, DocumentStream
 from rerank_plugin.indexes.building import build_index
-from rerank_plugin.indexes.index_folder import APPLIED, DESCRIPTION, Index
+from rerank_plugin.indexes.index_folder import APPLIED, Index
+from rerank_plugin.indexes.layout import DESCRIPTION
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.update_report import UpdateReport
 from rerank_plugin.pubmed.distribution import UPDATES, SourceFile, file_name

@@ -18,7 +18,7 @@ from rerank_plugin.files.outputs import remaking_folder
 from rerank_plugin.indexes.commits import adding_to
 from rerank_plugin.indexes.derived import DRIFT, Encoder
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, derived_folder
+from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, encodings_folder, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.quantization import Spaces

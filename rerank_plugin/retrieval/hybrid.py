@@ -26,7 +26,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.faiss_gpu import ONE
-from rerank_plugin.indexes.index_folder import ADAPTED, derived_folder
+from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage

@@ -17,7 +17,8 @@ from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.corpus_index import records_of
 from rerank_plugin.indexes.derived import Encoder, Renumbered, carry_judged, stores
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.updating import UpdateReport
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, encode_command
 from rerank_plugin.indexes.vector_store_writer import divide_again, lists_config

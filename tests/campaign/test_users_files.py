@@ -17,12 +17,11 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import (
+    INDEX,
     Index,
     IndexReplacedError,
     checksum_of,
-    describe_files,
     retry_if_replaced,
-    with_checksums,
 )
 from rerank_plugin.indexes.vector_store_writer import Pieces, write_store
 from rerank_plugin.indexes.verification import verify
@@ -231,12 +230,9 @@ def copy(two_builds, tmp_path):
 def describe_again(folder):
     """Write the checksums of the files of an index as they are now."""
     described = json.loads((folder / "index.json").read_text())
-    written = with_checksums(
-        {name: value for name, value in described.items() if name not in ("files", "checksum")},
-        describe_files(folder, [name for name in described["files"] if (folder / name).is_file()]),
-    )
-    for path in ("index.json", "commits/000001.json"):
-        (folder / path).write_bytes(written)
+    kept = {name: file for name, file in described["files"].items() if (folder / name).is_file()}
+    written = INDEX.seal(folder, described, INDEX.describe(folder, kept))
+    (folder / "commits/000001.json").write_text(json.dumps(written))
 
 
 def exchange(build, place):

@@ -25,7 +25,8 @@ from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.commits import next_commit
-from rerank_plugin.indexes.index_folder import DERIVED, Index, commit_file
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.layout import DERIVED, commit_file
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.verification import verify
@@ -221,14 +222,14 @@ def test_an_open_index_keeps_its_commit_of_every_shard_until_it_is_closed(twins)
     assert ranked(remote, "hybrid", ("ktrel",)) == before == ranked(alone, "hybrid", ("ktrel",))
     with closing(Index(folder)) as current:
         assert ranked(current, "hybrid", ("ktrel",)) != before
-    with pytest.raises(InputError, match="commits/000002.json is missing"):
+    with pytest.raises(InputError, match="holds no commits/000002.json"):
         Shard(folder / "shards/000", Commit(2, "any"))  # nobody has it open
     for index in (remote, alone):
         index.close()
     gc.collect()
     updating.delete(folder, [document(30).id])
     only_its_files(folder)
-    with pytest.raises(InputError, match="commits/000001.json is missing"):
+    with pytest.raises(InputError, match="holds no commits/000001.json"):
         remote.answering.restart()
 
 

@@ -9,7 +9,7 @@ import rerank_plugin as rp
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.derived import stores
-from rerank_plugin.indexes.index_folder import ADAPTED, JUDGED, derived_folder
+from rerank_plugin.indexes.layout import ADAPTED, JUDGED, derived_folder
 from rerank_plugin.indexes.vector_store import SOURCE, opened
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.kernels.quantization import Codes

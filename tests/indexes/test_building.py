@@ -9,7 +9,7 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.files.checksums import END
+from rerank_plugin.files.checksums import END, sealed
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
@@ -171,10 +171,10 @@ def test_other_folders_are_refused(tmp_path):
     [
         (
             {"format_version": 2},
-            "format version 2, this program reads 5; build it again with: rerank-plugin index --corpus ",
+            "of format 2, this program reads 5; build it again with: rerank-plugin index --corpus ",
         ),
-        ({"files": None}, "lacks files"),
-        ({"number": "1"}, "lacks number"),
+        ({"files": None}, "files is null, expected an object"),
+        ({"number": "1"}, 'number is "1", expected a whole number'),
         ({"number": 2}, "commits/000002.json cannot be opened"),
         ({"files": {}, "tokenizer": {"name": "d18", "version": 0}}, "was tokenized with"),
         *(({"files": {}, "normalization": version}, f"was normalized by version {version}") for version in (99, "x")),
@@ -182,7 +182,7 @@ def test_other_folders_are_refused(tmp_path):
 )
 def test_an_index_of_another_format_or_tokenizer_is_refused(copy, changes, message):
     description = json.loads((copy / "index.json").read_text(encoding="utf-8"))
-    (copy / "index.json").write_text(json.dumps({**description, **changes}), encoding="utf-8")
+    (copy / "index.json").write_text(json.dumps(sealed({**description, **changes})), encoding="utf-8")
     assert message in refusal(copy)
 
 

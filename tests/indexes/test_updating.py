@@ -29,7 +29,8 @@ from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import derived, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside, build_index
 from rerank_plugin.indexes.commits import next_commit
-from rerank_plugin.indexes.index_folder import ADAPTED, DERIVED, Index, commit_file, derived_folder, forward_checksum
+from rerank_plugin.indexes.index_folder import Index, forward_checksum
+from rerank_plugin.indexes.layout import ADAPTED, DERIVED, commit_file, derived_folder
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify

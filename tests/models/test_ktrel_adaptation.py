@@ -13,7 +13,8 @@ from rerank_plugin import embed, search
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.indexes.index_folder import ADAPTED, Index, derived_folder
+from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
