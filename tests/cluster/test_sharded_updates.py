@@ -3,21 +3,17 @@
 import gc
 import json
 import shutil
-import signal
-import time
-from contextlib import closing, suppress
-from threading import Lock
+from contextlib import closing
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import rerank_plugin as rp
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.building import build_shards
-from rerank_plugin.cluster.index import RemoteIndex, Shards
+from rerank_plugin.cluster.index import RemoteIndex
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems
 from rerank_plugin.files.outputs import OutputLockedError
@@ -26,18 +22,24 @@ from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.building import build_index
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.layout import DERIVED, commit_file
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.ranking.cascade import Stage
-from rerank_plugin.ranking.pipeline import Pipeline
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.retrieval.updates import merge_index
 from tests.indexes import encoded
-from tests.indexes.test_updating import EXPLORE, KILL, QUERIES, WORDS, Killed, add, by_id, document, steps
-from tests.processes import start
+from tests.indexes.updates import (
+    QUERIES,
+    WORDS,
+    InProcess,
+    add,
+    by_id,
+    document,
+    journaled,
+    only_its_files,
+    ranked,
+)
 
 SHARDS = 3
 STAGES = [
@@ -45,14 +47,6 @@ STAGES = [
     ("hybrid", ()),
 ]  # fmt: skip
 ALONE = ["bm25+rm3", "hybrid+rm3", "all"]  # what no cluster computes, or what needs no second computation
-
-
-def journal(number):
-    return f"J{number % 2}" if number % 3 else None
-
-
-def journaled(number, version=0):
-    return document(number, version, journal(number))
 
 
 @pytest.fixture(scope="module")
@@ -76,34 +70,6 @@ def twins(started, tmp_path):
     for name in ("single", "sharded"):
         shutil.copytree(started[0] / name, tmp_path / name)
     return tmp_path / "single", tmp_path / "sharded"
-
-
-class InProcess(Shards):
-    """The shards of an index in this process, which answer as those of a cluster do."""
-
-    def __init__(self, folders, commit):
-        self.folders, self.commit, self.lock = folders, commit, Lock()
-        self.restart()
-
-    def restart(self):
-        self.shards = [Shard(folder, self.commit) for folder in self.folders]
-
-    def ask(self, questions):
-        with self.lock:
-            return {number: self.shards[number].ask(*question) for number, question in questions.items()}
-
-    def load(self, question):
-        return self.ask(dict.fromkeys(range(len(self.shards)), question))
-
-    def close(self):
-        for shard in self.shards:
-            shard.close()
-
-
-def ranked(index, stage, rerankers=()):
-    pipeline = Pipeline(index, configure(stage), 30, tuple(map(Stage.parse, rerankers))).open()
-    rankings = pipeline.rank_all([Query(str(n), text) for n, text in enumerate(QUERIES)], together=2)
-    return [(ranking.doc_ids, ranking.ranked_scores.tolist()) for ranking in rankings]
 
 
 def check_alike(single, sharded, other):
@@ -140,46 +106,16 @@ def _check_alike(single, sharded, other):
             assert ranked(remote, stage, rerankers) == ranked(single, stage, rerankers), stage
 
 
-@settings(max_examples=2, phases=EXPLORE)  # each example takes seconds
-@given(steps)
-def test_any_updates_give_what_a_single_index_gives(started, tmp_path_factory, steps):
-    folder, (start_folder, other) = tmp_path_factory.mktemp("updates"), started
-    both = [shutil.copytree(start_folder / name, folder / name) for name in ("single", "sharded")]
-    left = {document(number).id for number in range(12)}
-    for kind, values in steps:
-        if kind == "add":
-            documents = [journaled(number, version) for number, version in dict(values).items()]
-            left |= {one.id for one in documents}
-            reports = [add(one, *documents) for one in both]
-        elif kind == "delete":
-            ids = [id for id in dict.fromkeys(document(number).id for number in values) if id in left][: len(left) - 1]
-            left -= {*ids}
-            reports = [updating.delete(one, ids) for one in both]
-        else:
-            reports = [merge_index(one, adapt=values) for one in both]
-        assert reports[0] == reports[1] and reports[0].documents == len(left)
-    check_alike(*both, other)
-    shutil.rmtree(folder)
-
-
-def test_a_shard_may_lose_all_its_documents_and_get_new_ones(started, twins):
-    _, other = started
-    ids = [document(number).id for number in range(60)]
-    shards = shard_of(hash_strings(ids), SHARDS)
-    emptied = int(shards[0])
-    gone = [id for id, shard in zip(ids[:12], shards) if shard == emptied]
-    again = [number for number in range(12, 60) if shards[number] == emptied][:2]
+def test_updates_give_what_a_single_index_gives(started, twins):
+    """Documents are replaced and deleted, one shard gets none of those that are added, and segments stay unmerged."""
+    shards = shard_of(hash_strings([document(number).id for number in range(12, 60)]), SHARDS)
+    new = [number for number, shard in zip(range(12, 60), shards.tolist()) if shard != shards[0]][:4]
     for update in (
-        lambda one: updating.delete(one, gone),
-        lambda one: add(one, *map(journaled, [number for number in range(12, 60) if shards[number] != emptied][:3])),
-        merge_index,
-        lambda one: add(one, *map(journaled, again)),
+        lambda one: add(one, *map(journaled, new), journaled(3, version=1)),
+        lambda one: updating.delete(one, [document(number).id for number in (3, 5, new[0])]),
     ):
         assert update(twins[0]) == update(twins[1])
-        if update is not merge_index:
-            check_alike(*twins, other)
-    held = [len(Index(twins[1], shard=number)) for number in range(SHARDS)]
-    assert held[emptied] == 2 and sum(held) == 12 - len(gone) + 5
+    check_alike(*twins, started[1])
 
 
 def test_searches_with_other_settings_share_the_readers_of_a_shard(twins):
@@ -231,102 +167,6 @@ def test_an_open_index_keeps_its_commit_of_every_shard_until_it_is_closed(twins)
     only_its_files(folder)
     with pytest.raises(InputError, match="holds no commits/000001.json"):
         remote.answering.restart()
-
-
-def only_its_files(folder):
-    """Check that the folder holds nothing but the files of the current commit, and what is derived from it."""
-    whole = Index(folder)
-    expected = {"index.json", commit_file(whole.number), *whole.description["files"]}
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    derived = tuple(f"{kind}/{whole.number:06d}/" for kind in DERIVED)
-    found = {name for name in found if not name.endswith("lucene/write.lock") and not name.startswith(derived)}
-    assert found == expected
-    whole.close()
-
-
-UPDATES = {
-    "add": lambda folder: add(folder, journaled(2, version=1), journaled(30), journaled(31)),
-    "delete": lambda folder: updating.delete(folder, [document(1).id, document(4).id]),
-    "merge": merge_index,
-}
-
-
-@pytest.mark.parametrize("kind", UPDATES)
-def test_a_kill_leaves_one_commit_of_all_shards(started, tmp_path, kind, pytestconfig):
-    """And the same command goes on. Some changes of files are tried, and with the thorough profile all of them."""
-    other, update = started[1], UPDATES[kind]
-    shutil.copytree(started[0] / "sharded", tmp_path / "start")
-    if kind == "merge":
-        add(tmp_path / "start", journaled(20), journaled(3, version=1))
-    expected = shutil.copytree(tmp_path / "start", tmp_path / "expected")
-    with KILL.after(1_000_000):
-        update(expected)
-        changes = 1_000_000 - KILL.left
-    before, after = (_answers(folder, other) for folder in (tmp_path / "start", expected))
-    thorough = pytestconfig.getoption("--hypothesis-profile") == "thorough"
-    ends = []
-    for killed in range(changes) if thorough else [changes // 4, 3 * changes // 4]:
-        folder = shutil.copytree(tmp_path / "start", tmp_path / "killed")
-        reader = Index(folder)
-        with KILL.after(killed), suppress(Killed):
-            update(folder)
-        gc.collect()
-        ends.append(_answers(folder, other))
-        assert _answers_of(reader, other) == before
-        reader.close()
-        if ends[-1] == before:
-            update(folder)
-        assert _answers(folder, other) == after
-        updating.delete(folder, [document(6).id])
-        only_its_files(folder)
-        shutil.rmtree(folder)
-    assert all(end in (before, after) for end in ends) and before in ends
-
-
-def _answers(folder, other):
-    """What some stages find in the current commit, which each shard answers by, too."""
-    with closing(Index(folder)) as index, closing(RemoteIndex(folder, InProcess)) as remote:
-        answers = _answers_of(index, other)
-        assert verify(index) and [ranked(remote, stage) for stage in ("bm25", "hybrid")] == answers[1][:2]
-    return answers
-
-
-def _answers_of(index, other):
-    return by_id(index), [ranked(index, stage) for stage in ("bm25", "hybrid", f"dense:{other}")]
-
-
-WRITER = """
-import sys
-from itertools import count
-from rerank_plugin import Document, update_index
-
-index = sys.argv[1]
-for number in count():
-    print(number, flush=True)
-    update_index(index, add=[Document(f"n{n}", f"version {number}", "added") for n in range(6)], merge=number % 2)
-"""
-
-
-def test_a_killed_process_leaves_one_commit_of_all_shards(started, twins):
-    """At random times, most of which Lucene takes; the documents of an update are in several shards."""
-    folder = twins[1]
-    writer = start(folder.parent, "-c", WRITER, folder)
-    for _ in range(3):  # the first starts Java
-        number = int(writer.stdout.readline())
-    time.sleep(np.random.default_rng().uniform(0, 1))
-    writer.send_signal(signal.SIGKILL)
-    started_last = [number, *map(int, writer.communicate()[0].split())][-1]
-    index = Index(folder)
-    assert verify(index)
-    forward = index.forward
-    [version] = {forward.titles[row] for row in forward.rows([f"n{n}" for n in range(6)]).tolist()}
-    assert version in [f"version {started_last - 1}", f"version {started_last}"]
-    assert len(ranked(index, "bm25")) == len(QUERIES)
-    index.close()
-    assert add(folder, document(9)).documents == 18
-    gc.collect()
-    updating.delete(folder, [document(9).id])
-    only_its_files(folder)
 
 
 def test_bad_updates_leave_the_commit(twins):

@@ -1,237 +1,47 @@
 """Adding, deleting and merging against new indexes of the same documents, beside readers, and after a kill anywhere."""
 
-import gc
 import json
 import os
 import re
 import resource
 import shutil
 import signal
-import sys
-import time
 from argparse import Namespace
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 import rerank_plugin as rp
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import derived, lucene_reader, updating
-from rerank_plugin.indexes.building import build_beside, build_index
+from rerank_plugin.indexes.building import build_beside
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index, forward_checksum
-from rerank_plugin.indexes.layout import ADAPTED, DERIVED, commit_file, derived_folder
-from rerank_plugin.indexes.segment import FIELDS
+from rerank_plugin.indexes.layout import ADAPTED, commit_file, derived_folder
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
-from rerank_plugin.rerankers.lexical import title_frequency
-from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.encoding import IndexEncoder
-from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.updates import add_documents, merge_index
 from tests import annotated, small
 from tests.indexes import encoded
 from tests.indexes.alike import search_alike
-from tests.processes import start
-
-WORDS = "aspirin heart stroke women risk cancer attack migraine diet smoke".split()
-QUERIES = ["aspirin heart attack", "risk of stroke in women", "cancer diet smoke", "migraine"]
-EXPLORE = (Phase.explicit, Phase.reuse, Phase.generate)
-VECTORS = small.word_vectors(WORDS[:8], 12, seed=1)
-
-
-def document(number, version=0, journal=None):
-    random = np.random.default_rng([number, version])
-    title, abstract = (" ".join(random.choice(WORDS, size)) for size in random.integers(1, 9, 2))
-    metadata = {"journal": journal, "date": f"20{version:02d}"} if journal else None
-    return Document(f"{'aZé'[number % 3]}{number}", title, f"{abstract} own{number}v{version}", metadata)
-
-
-def build(folder, documents, **options):
-    build_index(iter(documents), folder, "tests", Problems(), threads=1, **options)
-    return Index(folder)
-
-
-def add(folder, *documents):
-    return add_documents(folder, iter(documents), "tests", Problems(), threads=1)
-
-
-def by_id(index):
-    """Of each document what the forward index says of it, with words for numbers."""
-    forward = index.forward
-    found = {}
-    for row in forward.live_rows.tolist():
-        words = forward.terms.take(forward.document_tokens(row))
-        lengths = [int(forward.unique_terms[field][row]) for field in FIELDS]
-        found[forward.ids[row]] = (
-            words,
-            int(forward.title_lengths[row]),
-            forward.titles[row],
-            forward.published[row],
-            lengths,
-        )
-    return found
-
-
-def frequencies(index):
-    """The terms of some document, with their document frequencies."""
-    forward = index.forward
-    terms = forward.terms.take(np.arange(forward.vocabulary_size))
-    counts = np.stack([forward.document_frequency[field][: len(terms)] for field in FIELDS], axis=1).tolist()
-    return {term: count for term, count in zip(terms, counts) if any(count)}
-
-
-def titles(index):
-    forward, counts = index.forward, title_frequency(index.forward)
-    return {forward.terms[term]: int(counts[term]) for term in np.flatnonzero(counts)}
-
-
-def same(index, fresh):
-    """Check that nothing of an index but its rows and its terms of no document differs from a new one."""
-    assert len(index) == len(fresh) == len(index.forward.live_rows) and by_id(index) == by_id(fresh)
-    assert frequencies(index) == frequencies(fresh) and titles(index) == titles(fresh)
-    for name in ("documents", "fields", "tokenizer"):
-        assert index.description[name] == fresh.description[name], name
-    assert index.description["lucene"]["metadata"] == fresh.description["lucene"]["metadata"]
-    ids = sorted(by_id(fresh))
-    for text in [*QUERIES, "own3v0 own4v1"]:
-        scores = []
-        for one in (index, fresh):
-            candidates = small.candidates(one.forward, one.forward.rows(ids))
-            assert candidates.ids == ids
-            known = one.forward.query(text)
-            features = lexical_features(LEXICAL_NAMES, known, candidates)
-            delta = NeuralReranker(small.delta(VECTORS), VECTORS.vocabulary, one.forward)
-            scores.append((known.ids >= 0, features, delta.score(Query("q", text), candidates)))
-        for found, expected in zip(*scores):
-            np.testing.assert_array_equal(found, expected)
-        found, expected = (one.first_stage(LuceneConfig()).search(Query("q", text), 100) for one in (index, fresh))
-        assert sorted(found.ids) == sorted(expected.ids)
-    for one in (index, fresh):
-        if one.description["lucene"]["metadata"]:
-            journals = one.fitting(Filter.of({"journal": "J1"}))
-            matching = {one.forward.ids[row] for row in np.flatnonzero(journals)}
-            assert matching == {id for id, values in by_id(fresh).items() if values[3].endswith("\tJ1")}
-    with rp.Searcher(index) as searcher:
-        for id in ids[::7]:
-            assert searcher.doc(id).id() == id and searcher.doc(id).get("title") == fresh_title(fresh, id)
-
-
-def fresh_title(index, id):
-    return index.forward.titles[int(index.forward.rows([id])[0])]
-
-
-def equal_files(index, fresh):
-    """Check that the files of a merged forward index are, byte by byte, those of a new one."""
-    ((folder,), (expected,)) = ([segment.folder for segment in one.forward.segments] for one in (index, fresh))
-    names = sorted(path.name for path in expected.iterdir())
-    assert sorted(path.name for path in folder.iterdir()) == names
-    for name in names:
-        assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
-    for one in (index, fresh):  # the whole has nothing of its own
-        own = (one.folder / f"commits/{one.number:06d}").glob("*")
-        assert {path.name for path in own} <= {"lucene_rows.npy"}
-
-
-def only_its_files(index):
-    """Check that the folder holds nothing but the files of the current commit, and what is derived from it."""
-    found = {path.relative_to(index.folder).as_posix() for path in index.folder.rglob("*") if path.is_file()}
-    own = [derived_folder(index, name).relative_to(index.folder).as_posix() for name in DERIVED]
-    found = {name for name in found if not name.startswith(tuple(f"{one}/" for one in own))}
-    assert found == {*index.description["files"], commit_file(index.number), "index.json", "lucene/write.lock"}
-
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("add"), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3)), min_size=1, max_size=6)),
-        st.tuples(st.just("delete"), st.lists(st.integers(0, 39), min_size=1, max_size=8)),
-        st.tuples(st.just("merge"), st.booleans()),
-    ),
-    min_size=1,
-    max_size=5,
+from tests.indexes.updates import (
+    QUERIES,
+    WORDS,
+    add,
+    build,
+    document,
+    equal_files,
+    only_its_files,
+    same,
 )
-
-
-@settings(max_examples=5, phases=EXPLORE)  # each example takes seconds: a smaller one would take minutes
-@given(steps, st.integers(1, 30))
-def test_any_updates_give_the_index_of_the_documents_that_are_left(tmp_path_factory, steps, first):
-    """By every stage and model, with encoders and centroids that stay as they are until they are adapted anew."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(updating, "MOST", 3)  # small segments are merged soon
-        _check_updates(tmp_path_factory.mktemp("updates"), steps, first, patch)
-
-
-def _check_updates(folder, steps, first, patch):
-    other = encoded.encoders(folder, WORDS, patch).other
-    journal = lambda number: f"J{number % 2}" if number % 3 else None  # noqa: E731
-    left = {one.id: one for one in (document(number, journal=journal(number)) for number in range(first))}
-    index = build(folder / "index", left.values())
-    encoded.encode(index, other, left)
-    index.close()
-    judged, deleted, first_ids = {*left}, False, [*left]
-    for kind, values in steps:
-        if kind == "add":
-            documents = [document(number, version, journal(number)) for number, version in dict(values).items()]
-            expected = len(documents), len({one.id for one in documents} & left.keys())
-            report = add(folder / "index", *documents)
-            assert (report.added, report.deleted) == expected
-            for one in documents:
-                deleted |= left.pop(one.id, None) is not None
-                left[one.id] = one
-        elif kind == "delete":
-            ids = [id for id in dict.fromkeys(document(number).id for number in values) if id in left][: len(left) - 1]
-            if not ids:
-                continue
-            assert updating.delete(folder / "index", ids).deleted == len(ids)
-            for id in ids:
-                del left[id]
-            deleted = True
-        else:
-            merge_index(folder / "index", adapt=values)
-            judged &= {*left}
-            deleted = False
-        index = Index(folder / "index")
-        assert verify(index) and len(index) == len(left)
-        index.close()
-    fresh, index = build(folder / "fresh", left.values()), Index(folder / "index")
-    same(index, fresh)
-    if not deleted:
-        search_alike(index, fresh, [next(iter(left.values())).title])
-    encoded.encode_alike(index, fresh, other)
-    encoded.judge(fresh, other, first_ids, judged & {*left})
-    encoded.encoded_alike(index, fresh, other, QUERIES[:2], hybrid=not deleted)
-    updating.merge(folder / "index")
-    index.close()
-    del index
-    gc.collect()
-    index = Index(folder / "index")
-    verify(index)
-    equal_files(index, fresh)
-    same(index, fresh)
-    for name in ("bm25", "qld", "bm25+rm3"):
-        search_alike(index, fresh, [one.title for one in left.values()][:4], name)
-    encoded.equal_arrays(index, fresh)
-    encoded.encoded_alike(index, fresh, other, QUERIES[2:], hybrid=True)
-    merge_index(folder / "index", adapt=True)
-    anew = build(folder / "anew", left.values())
-    encoded.encode(anew, other, first_ids, judged & {*left})
-    index = Index(folder / "index")
-    assert verify(index)
-    if min(first, len(left)) >= 3:  # of fewer documents the lists of the other encoder are fewer
-        encoded.equal_arrays(index, anew)
-    encoded.encoded_alike(index, anew, other, QUERIES[:2], hybrid=True)
+from tests.processes import start
 
 
 def test_a_deleted_and_a_replaced_document_are_gone_for_every_stage(tmp_path):
@@ -303,30 +113,6 @@ def test_concepts_are_those_of_the_same_annotator(tmp_path):
     equal_files(Index(tmp_path / "index"), fresh)
 
 
-def test_readers_keep_their_commit_until_they_are_closed(tmp_path):
-    folder = tmp_path / "index"
-    build(folder, [document(number) for number in range(20)]).close()
-    unopened, searcher = Index(folder), rp.Searcher(folder)
-    before = searcher.search(QUERIES[0], 20)
-    for number in range(4):
-        add(folder, document(number, version=1), document(100 + number))
-        updating.delete(folder, [document(10 + number).id])
-        if number % 2:
-            updating.merge(folder)
-        assert searcher.search(QUERIES[0], 20) == before
-        assert searcher.doc(document(3).id).get("title") == document(3).title
-    # Parts that were not opened before the updates are of the old commit, too.
-    assert len(unopened) == 20 and unopened.first_stage(LuceneConfig()).search(Query("q", "own0v0"), 5).ids == ["a0"]
-    reader = unopened.open_lucene()
-    assert reader.numDocs() == 20
-    reader.close()
-    assert len(list((folder / "commits").glob("*.json"))) > 1
-    searcher.close()
-    unopened.close()
-    updating.delete(folder, [document(100).id])
-    only_its_files(Index(folder))
-
-
 HOLDER = """
 import sys, time
 from rerank_plugin import Index
@@ -347,7 +133,7 @@ def test_the_commit_of_a_dead_process_goes(tmp_path):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     updating.delete(folder, [document(6).id])
-    only_its_files(Index(folder))
+    only_its_files(folder)
 
 
 def test_one_process_writes_at_a_time(tmp_path):
@@ -459,104 +245,6 @@ def test_a_full_disk_leaves_the_commit(folder, room):
     assert before.keys() - state(folder).keys()  # the old commit is gone only now
 
 
-class Killed(BaseException):
-    """Ends an update where a kill would."""
-
-
-class Kill:
-    """Raises at the n-th change of a file, and at every later one: nothing tidies up after a kill."""
-
-    def __init__(self):
-        self.left = None
-        sys.addaudithook(self.audit)
-
-    def audit(self, event, arguments):
-        if self.left is None or (arguments and "__pycache__" in str(arguments[0])):  # compiled meanwhile
-            return
-        opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if opened or event in ("os.rename", "os.remove", "os.truncate", "os.mkdir", "os.rmdir", "shutil.rmtree"):
-            self.left -= 1
-            if self.left < 0:
-                raise Killed
-
-    @contextmanager
-    def after(self, changes):
-        self.left = changes
-        try:
-            yield
-        finally:
-            self.left = None
-
-
-KILL = Kill()  # an audit hook cannot be removed
-
-
-def by_encodings(index, other):
-    """What the stages that read encodings find."""
-    names = ("dense:ktrel", f"dense:{other}", f"neighbours:{other}", "hybrid")
-    found = [rp_first_stage(name).open(index).search(Query("q", QUERIES[0]), 9) for name in names]
-    return [(one.ids, one.first_stage_scores.tolist()) for one in found]
-
-
-UPDATES = {
-    "add": lambda folder: add(folder, document(2, version=1), document(30), document(31)),
-    "delete": lambda folder: updating.delete(folder, [document(1).id, document(20).id]),
-    "merge": merge_index,
-    "merge and adapt": partial(merge_index, adapt=True),
-}
-
-
-@pytest.mark.parametrize("kind", UPDATES)
-def test_a_kill_at_any_change_leaves_the_old_or_the_new_commit(tmp_path, kind, pytestconfig, monkeypatch):
-    """And the same command goes on; a reader of the old commit, too, with its encodings.
-
-    Every eleventh change is tried, and all of them with the thorough profile.
-    """
-    step = 1 if pytestconfig.getoption("--hypothesis-profile") == "thorough" else 11
-    other = encoded.encoders(tmp_path, WORDS, monkeypatch).other
-    index = build(tmp_path / "start", [document(number) for number in range(12)])
-    encoded.encode(index, other, [document(number).id for number in range(8)])
-    index.close()
-    add(tmp_path / "start", document(20), document(3, version=1))
-    update, changes, done = UPDATES[kind], 0, False
-    shutil.copytree(tmp_path / "start", tmp_path / "expected")
-    update(tmp_path / "expected")
-    expected, before = Index(tmp_path / "expected"), Index(tmp_path / "start")
-    ends, answers = [[by(one) for one in (before, expected)] for by in (by_id, lambda one: by_encodings(one, other))]
-    while not done:
-        folder = shutil.copytree(tmp_path / "start", tmp_path / f"{kind}{changes}")
-        reader = Index(folder)
-        with KILL.after(changes):
-            try:
-                update(folder)
-                done = True
-            except Killed:
-                pass
-        gc.collect()
-        index = Index(folder)
-        assert verify(index) and by_id(index) in ends
-        assert by_encodings(index, other) == answers[index.description["number"] > before.description["number"]]
-        switched = by_id(index) == ends[1] and index.description["number"] > before.description["number"]
-        assert by_id(reader) == ends[0] and by_encodings(reader, other) == answers[0]
-        index.close()
-        if changes % 2 or done:
-            reader.close()
-        if not switched:
-            update(folder)
-        index = Index(folder)
-        assert by_id(index) == ends[1] and frequencies(index) == frequencies(expected) and verify(index)
-        search_alike(index, expected, QUERIES[:2])
-        assert by_encodings(index, other) == answers[1]
-        reader.close()
-        index.close()
-        updating.delete(folder, [document(5).id])
-        only_its_files(Index(folder))
-        assert all(len(list((folder / name).iterdir())) == 1 for name in DERIVED)
-        shutil.rmtree(folder)
-        changes += step
-    assert changes > 20
-
-
 @pytest.mark.parametrize("update", [lambda folder: add(folder, document(5), document(30)), merge_index])
 def test_a_commit_is_on_the_disk_before_it_is_named_and_named_before_others_are_removed(tmp_path, monkeypatch, update):
     """So a loss of power leaves the old commit or the new one. A folder that is changed later is synced later."""
@@ -594,25 +282,6 @@ def test_a_commit_is_on_the_disk_before_it_is_named_and_named_before_others_are_
     assert (folder / "encodings/000003").is_dir()
 
 
-def test_a_kill_while_old_files_are_removed_leaves_a_whole_commit(tmp_path):
-    """Nobody has the old one open. A merge, whose documents are those of before, is killed before its last changes."""
-    build(tmp_path / "start", [document(number) for number in range(9)]).close()
-    add(tmp_path / "start", document(20), document(3, version=1))
-    end, rankings = 1000, []
-    for changes in (0, *range(1, 40, 3)):
-        folder = shutil.copytree(tmp_path / "start", tmp_path / f"index{changes}")
-        with KILL.after(end - changes), suppress(Killed):
-            merge_index(folder)
-            end -= KILL.left  # the first is not killed
-        gc.collect()
-        index = Index(folder)
-        rankings.append(index.first_stage(LuceneConfig()).search(Query("q", QUERIES[0]), 20).ids)
-        assert verify(index) and rankings[-1] == rankings[0] and len(rankings[0]) > 3
-        index.close()
-    add(folder, document(21))
-    only_its_files(Index(folder))
-
-
 def test_an_index_is_opened_while_an_update_removes_the_old_commit(folder, monkeypatch):
     """Lucene finds its file, but not those of its segments, which are removed after it."""
     old, java_class = folder / "lucene" / "segments_1", lucene_reader.java_class
@@ -639,39 +308,6 @@ def test_an_index_is_opened_while_an_update_removes_the_old_commit(folder, monke
     reader = Index(folder).open_lucene()
     assert reader.numDocs() == 7
     reader.close()
-
-
-WRITER = """
-import sys
-from itertools import count
-from rerank_plugin import Document, update_index
-
-index = sys.argv[1]
-for number in count():
-    print(number, flush=True)
-    update_index(index, add=[Document(f"n{number % 3}", f"version {number}", "added")], merge=number % 3 == 2)
-"""
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_kill_within_lucene_leaves_a_whole_commit(folder, seed):
-    """At random times, most of which Lucene takes: what is opened then is what the last update but one, or it, left."""
-    writer, random = start(folder.parent, "-c", WRITER, folder), np.random.default_rng(seed)
-    for _ in range(4):  # the first starts Java
-        number = int(writer.stdout.readline())
-    time.sleep(random.uniform(0, 0.3))
-    writer.send_signal(signal.SIGKILL)
-    started = [number, *map(int, writer.communicate()[0].split())][-1]
-    index = Index(folder)
-    assert verify(index)
-    newest = [max(one for one in range(last + 1) if one % 3 == n) for last in (started - 1, started) for n in range(3)]
-    versions = [index.forward.titles[row] for row in index.forward.rows(["n0", "n1", "n2"]).tolist()]
-    assert versions in [[f"version {one}" for one in some] for some in (newest[:3], newest[3:])]
-    found = index.first_stage(LuceneConfig()).search(Query("q", "version added own5v0"), 10)
-    assert sorted(found.ids) == sorted(["n0", "n1", "n2", document(5).id])
-    index.close()
-    assert add(folder, document(9)).documents == 12
-    only_its_files(Index(folder))
 
 
 def test_the_command_says_a_line_for_each_update(folder, put, index_command):
