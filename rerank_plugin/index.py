@@ -199,9 +199,9 @@ def verify(options: Namespace) -> None:
 def build(options: Namespace) -> None:
     """Build an index of a corpus, or a forward index beside a Lucene index."""
     from rerank_plugin.benchmark.machine import PeakMemory
-    from rerank_plugin.cluster.building import build_shards
     from rerank_plugin.corpora import Problems, documents
-    from rerank_plugin.indexes.building import build_beside, build_index
+    from rerank_plugin.indexes.building import build_beside, build_single
+    from rerank_plugin.indexes.shard_building import build_shards
     from rerank_plugin.text.tokenizer import tokenizer
 
     annotator = None
@@ -231,10 +231,10 @@ def build(options: Namespace) -> None:
         shared["threads"] = options.threads
         if options.shards:
             place = commandline.place(options)
-            shared["config"] = None if place is None else place.with_own_heap()
+            shared["place"] = None if place is None else place.with_own_heap()
             report = build_shards(corpus, options.index, source, problems, options.shards, **shared)
         else:
-            report = build_index(corpus, options.index, source, problems, annotator=annotator, **shared)
+            report = build_single(corpus, options.index, source, problems, annotator=annotator, **shared)
     seconds = time.monotonic() - started
     _log(problems)
     concepts = "" if report.concepts is None else f"{report.concepts:,} concepts, "

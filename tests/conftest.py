@@ -167,10 +167,10 @@ def documents():
 @pytest.fixture(scope="session")
 def index_folder(tmp_path_factory):
     """An index folder of ``documents``; tests that change files copy it first."""
-    from rerank_plugin.indexes.building import build_index
+    from rerank_plugin.indexes.building import build_single
 
     folder = tmp_path_factory.mktemp("shared") / "index"
-    build_index(iter(DOCUMENTS), folder, "the documents of the tests", Problems(), threads=2)
+    build_single(iter(DOCUMENTS), folder, "the documents of the tests", Problems(), threads=2)
     return folder
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.corpora import Problems, documents, queries
 from rerank_plugin.index import main as index_command
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
+from rerank_plugin.indexes.shard_building import build_shards
 from tests.conftest import REAL_DATA
 
 GOLDEN = Path(__file__).with_name("golden_runs.json")
@@ -93,12 +93,12 @@ def states(folder, pipelines=PIPELINES):
 
 
 def sample_runs(folder):
-    build_index(iter(dated()[:FIRST]), folder, "sample", Problems())
+    build_single(iter(dated()[:FIRST]), folder, "sample", Problems())
     return states(folder)
 
 
 def nfcorpus_runs(folder):
-    build_index(documents(str(REAL_DATA / "nfcorpus")), folder, "nfcorpus", Problems())
+    build_single(documents(str(REAL_DATA / "nfcorpus")), folder, "nfcorpus", Problems())
     index_command(["--encode", "ktrel", "--index", str(folder)])
     texts = [query.text for query in queries(f"{REAL_DATA / 'nfcorpus'}:test")][:QUERIES]
     return {f"nfcorpus: {pipeline}": run(folder, pipeline, texts) for pipeline in NFCORPUS}
@@ -131,7 +131,7 @@ def test_runs_of_the_sample_stay_the_same(sample):
 
 
 def test_a_merged_index_ranks_as_a_new_one_of_its_documents(sample, tmp_path):
-    build_index(iter(survivors()), tmp_path / "fresh", "sample", Problems())
+    build_single(iter(survivors()), tmp_path / "fresh", "sample", Problems())
     texts = [query.text for query in queries("sample:test")][:QUERIES]
     for pipeline in (*BY_JAVA, "bm25 > delta"):
         assert run(tmp_path / "fresh", pipeline, texts) == sample[f"sample, merged: {pipeline}"], pipeline

@@ -156,11 +156,11 @@ def _kept_index(folder: Path, build, corpus: Path) -> Index:
 
 def _index_with_lucene(corpus: Path, folder: Path) -> None:
     from rerank_plugin.corpora import Problems, documents
-    from rerank_plugin.indexes.building import build_index
+    from rerank_plugin.indexes.building import build_single
 
     problems = Problems()
     stream = progress(documents(str(corpus), problems), "indexing", "documents")
-    build_index(stream, folder, str(corpus), problems, overwrite=True)
+    build_single(stream, folder, str(corpus), problems, overwrite=True)
 
 
 def _index_without_lucene(corpus: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,15 @@ class ClusterPlace(ClusterConfig):
         from rerank_plugin.cluster.encoding import encode_on_cluster
 
         return encode_on_cluster(encoder, batch_size, self)
+
+    def builders(self, lag: int) -> tuple[Callable[[], int], Callable[..., Any]]:
+        """What counts the processors of the cluster, and what builds a shard on one of its machines."""
+        require("ray", "a cluster")
+        from rerank_plugin.cluster.connection import cluster_processors, connect
+        from rerank_plugin.cluster.remote_building import RemoteBuilder
+
+        connect(self.address)
+        return cluster_processors, partial(RemoteBuilder, config=self, lag=lag)
 
     def with_own_heap(self) -> ClusterPlace:
         """The same, whose processes have the Java heap that the user set for this one's Java."""

@@ -88,7 +88,7 @@ def distinct_batches(documents: Iterable[Document], problems: Problems) -> Itera
             yield batch, hashes
 
 
-def build_index(
+def build_single(
     documents: Iterable[Document],
     folder: Path,
     source: str,
@@ -245,10 +245,10 @@ def build_beside(
         progress: wraps the documents, given their number, for a progress bar.
         analyzer: of the Lucene index (:mod:`~rerank_plugin.indexes.lucene_analysis`); by default Anserini's.
 
-    The other arguments are those of `build_index`.
+    The other arguments are those of `build_single`.
 
     Raises:
-        InputError: as in `build_index`; there is no Lucene index; one of its documents has no id, the id of another
+        InputError: as in `build_single`; there is no Lucene index; one of its documents has no id, the id of another
             document, or no stored text; or it was made with another analyzer.
     """
     with replacing_folder(folder, INDEX, overwrite) as building:

@@ -220,7 +220,6 @@ class NextCommit:
         entries: Mapping[str, Any],
         gone: np.ndarray = NO_ROWS,
         deleted: np.ndarray = NO_ROWS,
-        anew: bool = False,
         copied: bool = False,
     ) -> Joined:
         """Join the segments, and write the description of the commit; it is not the current one yet.
@@ -233,14 +232,14 @@ class NextCommit:
         delete        those of before             0      more     ``gone``
         small merge   those of before, one a      one a  fewer    ``copied``
                       shard for several           shard
-        merge         one a shard                 all    none     ``anew``
+        merge         one a shard                 all    none     ``copied``
         ============  ==========================  =====  =======  ====================
 
         Args:
             parts, added, gone, deleted, copied: as in :func:`~rerank_plugin.indexes.joining.join`.
             entries: of the description, that do not follow from these.
-            anew: whether terms get new numbers, and the documents are counted anew: all are in new segments.
         """
+        anew = added == len(parts)  # terms get new numbers, and the documents are counted anew
         before = None if self.before is None or anew else self.before.forward
         joined = join(self.folder, self.own, parts, added, before, gone, deleted, copied)
         lucene, names = self._describe_lucene(anew)

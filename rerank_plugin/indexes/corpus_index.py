@@ -39,7 +39,7 @@ def build_index(
     """
     problems = Problems()
     records, source = records_of(corpus, problems)
-    building.build_index(records, Path(folder), source, problems, overwrite, threads)
+    building.build_single(records, Path(folder), source, problems, overwrite, threads)
     for line in problems.summary():
         log.warning("%s", line)
     return Index(folder)

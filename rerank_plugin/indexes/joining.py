@@ -85,7 +85,7 @@ def join(
         before: the commit before; None where the terms of all segments are numbered anew.
         gone: rows of ``before`` that this commit deletes, int64 [n].
         deleted: all rows that are deleted in this commit, sorted, int64 [n].
-        copied: whether the new segments have documents of ``before``, and are counted already.
+        copied: whether the new segments have documents of ``before``, which are counted already.
     """
     (folder / own).mkdir(parents=True, exist_ok=True)
     whole: dict[str, str | None] = {"deleted": None, "places": None}

@@ -36,6 +36,13 @@ class Place(Protocol):
     def encoding(self, encoder: Any, batch_size: int | None) -> Callable[..., Any]:
         """What encodes pieces of rows there, for :meth:`IndexEncoder.encode`."""
 
+    def builders(self, lag: int) -> tuple[Callable[[], int], Callable[..., Any]]:
+        """What counts the processors there, and what builds a shard there as a ``ShardBuilder`` does here.
+
+        Args:
+            lag: batches of documents that may wait for a shard's process.
+        """
+
     def with_own_heap(self) -> Place:
         """The same, whose processes have the Java heap that the user set for this one's Java."""
 

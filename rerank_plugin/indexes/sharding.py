@@ -6,7 +6,7 @@ those of any index: so a shard, which may be opened alone, scores its documents 
 computes its statistics from what it reads, so ``rest/NUMBER/`` of a shard is a Lucene index with the numbers of the
 documents that the commit NUMBER has added to the other shards, and none of their words.
 
-Processes write the shards of a new index, on one machine or several (:mod:`rerank_plugin.cluster.building`). One
+Processes write the shards of a new index, on one machine or several (:mod:`rerank_plugin.indexes.shard_building`). One
 process writes the commit, and all updates later, one shard after the other (:mod:`rerank_plugin.indexes.updating`).
 Machines that search read the same folder: they go on with their commit until their coordinator opens the index again. A
 machine with a copy of the folder gets another copy, beside the first: no file of a commit changes under a reader.

@@ -55,7 +55,7 @@ def add(
     """Add documents to an index. A document whose id the index holds replaces the older one.
 
     A corpus may delete, too, or only delete, and an older version of an article does not replace a newer one
-    (:mod:`rerank_plugin.indexes.revisions`). Arguments as in :func:`~rerank_plugin.indexes.building.build_index`: of
+    (:mod:`rerank_plugin.indexes.revisions`). Arguments as in :func:`~rerank_plugin.indexes.building.build_single`: of
     equal ids the first is added.
 
     Args:
@@ -226,7 +226,7 @@ def merge(
         index = _open(commit)
         segments = len(index.forward.segments)
         if segments > (commit.shards or 1) or len(index.forward.deleted):
-            return _merge(commit, 0, progress, adapt)
+            return _merge(commit, progress, adapt)
         if adapt is None:
             return UpdateReport(0, 0, len(index))
         return _finish(commit, [], NO_ROWS, adapt=adapt)
@@ -251,23 +251,23 @@ def _merge_small(folder: str | Path) -> None:
         first = min([*small, len(sizes) - 2])
         most, merged = max(segments.values()), len(sizes) - first
         log.warning("%s has %d segments in a shard: those of the last %d commits are merged", folder, most, merged)
-        _merge(commit, numbers[first])
+        _merge(commit, since=numbers[first])
 
 
 def _merge(
     commit: NextCommit,
-    first: int,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
     adapt: Adapt | None = None,
+    since: int | None = None,
 ) -> UpdateReport:
     """Copy the documents of segments into one of each shard, without deleted documents.
 
     Args:
-        first: the number of the commit that has written the first of these segments; 0 merges Lucene's, too.
+        since: the commit that has written the first of these segments, and Lucene's stay as they are; None merges all.
     """
     index, forward = _open(commit), _open(commit).forward
-    kept = [part for part in commit.parts if int(part.segment.folder.name) < first]
-    merged = [part for part in commit.parts if int(part.segment.folder.name) >= first]
+    kept = [part for part in commit.parts if since is not None and int(part.segment.folder.name) < since]
+    merged = [part for part in commit.parts if since is None or int(part.segment.folder.name) >= since]
     stays = np.ones(len(forward), bool)
     for _, _, rows in merged:
         stays[rows] = forward.live is None or forward.live[rows]
@@ -282,7 +282,7 @@ def _merge(
     writers = {
         shard: SegmentWriter(commit.segment_folder(shard), index.tokenizer, concepts=forward.knowledge is not None)
         for shard, rows in enumerate(live)
-        if first == 0 or len(rows)
+        if since is None or len(rows)
     }
     for shard, rows in batches:
         writers[shard].copy(forward, rows)
@@ -290,16 +290,14 @@ def _merge(
         writer.close()
         new.append(Part(commit.opened(shard), shard, numbers[live[shard]]))
     for shard, update in enumerate(commit.lucene):
-        if first == 0:
+        if since is None:
             update.merge(commit.opened(shard).ids, index.lucene_fields)
             continue
         of_shard = forward.places.of_shard(shard)
         update.renumber(np.cumsum(stays[of_shard]) - 1)
     kept = [part._replace(rows=numbers[part.rows]) for part in kept]
     deleted = numbers[np.asarray(forward.deleted, np.int64)]
-    joined = commit.describe(
-        [*kept, *new], len(new), {}, deleted=deleted[deleted >= 0], anew=first == 0, copied=first > 0
-    )
+    joined = commit.describe([*kept, *new], len(new), {}, deleted=deleted[deleted >= 0], copied=True)
     renumbered = Renumbered(numbers, dict(enumerate(live)), len(kept))
     with commit.switching() as after:
         if adapt is None:

@@ -26,7 +26,7 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems, pubmed_xml
 from rerank_plugin.corpora.records import Deletion, DocumentStream
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import APPLIED, Index
 from rerank_plugin.indexes.layout import DESCRIPTION
 from rerank_plugin.indexes.segment import chunks
@@ -187,7 +187,7 @@ def _apply(
     if before is None:
         if (first := next(documents, None)) is None:
             return None
-        built = build_index(
+        built = build_single(
             progress(chain((first,), documents)), Path(folder), str(mirror.folder), problems, threads=threads,
             applied=asdict(following),
         )  # fmt: skip

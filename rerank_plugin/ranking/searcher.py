@@ -414,12 +414,9 @@ class Searcher:
         else:
             first_stage = index.first_stage(config)
             self._lucene = first_stage if isinstance(first_stage, LuceneFirstStage) else self._lucene
+        entry = FIRST_STAGES.find(config.name)  # once: a look-up asks for the packages that are installed
+        self._needs_query_id = entry is not None and bool(entry.needs_query_id)
         return OpenPipeline(index, first_stage, self.depth, scorer, cuts_ranking=cuts_ranking(config))
-
-    @property
-    def _needs_query_id(self) -> bool:
-        entry = FIRST_STAGES.find(self._config.name)
-        return entry is not None and bool(entry.needs_query_id)
 
     def __getattr__(self, name: str) -> Any:
         if name in PARTS and self._closed:

@@ -15,7 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.run_writer import RunWriter
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import (
     INDEX,
     Index,
@@ -211,7 +211,7 @@ NEW = [Document(f"b{n}", f"vitamin {n}", "aspirin deficiency " * (n % 5)) for n 
 
 
 def build(folder, documents):
-    build_index(iter(documents), folder, "test", Problems(), overwrite=True, threads=1)
+    build_single(iter(documents), folder, "test", Problems(), overwrite=True, threads=1)
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.index import main as index
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
+from rerank_plugin.indexes.shard_building import build_shards
 
 SHARDS = 2
 
@@ -22,7 +22,7 @@ def dated_documents():
 def twins(tmp_path_factory):
     """The folders of a single index and of an index of shards of the sample."""
     folder = tmp_path_factory.mktemp("twins")
-    build_index(dated_documents(), folder / "single", "sample", Problems())
+    build_single(dated_documents(), folder / "single", "sample", Problems())
     build_shards(dated_documents(), folder / "sharded", "sample", Problems(), SHARDS)
     for name in ("single", "sharded"):
         index(["--encode", "ktrel", "--index", str(folder / name)])

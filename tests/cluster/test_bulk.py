@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.cluster.building import build_shards
-from rerank_plugin.cluster.config import ClusterConfig
+from rerank_plugin.cluster.opening import ClusterPlace
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.shard_building import build_shards
 from rerank_plugin.models import document_encodings
 from rerank_plugin.retrieval.encoding import IndexEncoder
 from tests.cluster.conftest import SHARDS, dated_documents
@@ -20,7 +20,7 @@ from tests.cluster.conftest import SHARDS, dated_documents
 
 @pytest.fixture
 def config(address):
-    return ClusterConfig(address, heap="256m")
+    return ClusterPlace(address, heap="256m")
 
 
 def arrays_of(folder):
@@ -43,7 +43,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
     monkeypatch.setenv("RERANK_PLUGIN_JVM_OPTIONS", "-Xmx256m")
     monkeypatch.setattr(encoding, "Encoder", Dying)
     monkeypatch.setattr(document_encodings, "PIECE", 100)
-    build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, config=config)
+    build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, place=config)
     index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
     found, expected = arrays_of(tmp_path / "index"), arrays_of(twins[1])
     assert found.keys() == expected.keys() and len(found) > 50 and (tmp_path / "died").exists()
@@ -88,7 +88,7 @@ def test_a_builder_that_dies_or_sees_no_folder_is_named_and_nothing_is_left(conf
 
     monkeypatch.setattr(remote_building, "RemoteBuilder", Builder)
     with pytest.raises(InputError, match=r"the process that builds 001 of the shards ended \(.*nothing was written"):
-        build_shards(documents(), tmp_path / "index", "source", Problems(), 2, config=config)
+        build_shards(documents(), tmp_path / "index", "source", Problems(), 2, place=config)
     assert not list(tmp_path.iterdir())
     folders = (tmp_path / "elsewhere/shards/000" / name for name in ("segments/000001", "lucene"))
     with remote_building.RemoteBuilder(*folders, {"stemmer": None}, config, lag=0) as builder:

@@ -12,17 +12,17 @@ import rerank_plugin as rp
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
-from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.cluster.index import RemoteIndex
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes import updating
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.segment import FIELDS
+from rerank_plugin.indexes.shard_building import build_shards
 from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -55,7 +55,7 @@ def started(tmp_path_factory):
     folder, documents = tmp_path_factory.mktemp("started"), list(map(journaled, range(12)))
     with pytest.MonkeyPatch.context() as patch:
         other = encoded.encoders(folder, WORDS, patch).other
-        build_index(iter(documents), folder / "single", "tests", Problems(), threads=1)
+        build_single(iter(documents), folder / "single", "tests", Problems(), threads=1)
         build_shards(iter(documents), folder / "sharded", "tests", Problems(), SHARDS)
         for name in ("single", "sharded"):
             index = Index(folder / name)

@@ -13,7 +13,6 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
-from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems, queries
 from rerank_plugin.files.string_table import hash_strings
@@ -21,6 +20,7 @@ from rerank_plugin.index import main as index_command
 from rerank_plugin.indexes import vector_store
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.segment import FIELDS
+from rerank_plugin.indexes.shard_building import build_shards
 from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.vector_store import open_store
 from rerank_plugin.indexes.verification import verify

@@ -8,7 +8,7 @@ import torch
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.encoded_documents import EncodedDocuments
 from tests import annotated, small
@@ -27,7 +27,7 @@ def index(tmp_path_factory):
 def text_encoders(tmp_path_factory):
     """Gives rerankers by encoders of texts, over ``STORED`` in real Lucene."""
     folder = tmp_path_factory.mktemp("stored") / "index"
-    build_index(iter(STORED), folder, "small", Problems(), threads=1)
+    build_single(iter(STORED), folder, "small", Problems(), threads=1)
     return cache(lambda kind: text_encoder(kind, Index(folder)))
 
 

@@ -13,7 +13,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.indexes.building import build_beside, build_index
+from rerank_plugin.indexes.building import build_beside, build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.integrations.documents import retrieve
@@ -69,7 +69,7 @@ def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(
     assert verify(beside) == len(beside.description["files"])
     kept = [document for document in documents if beside.forward.rows([document.id])[0] >= 0]
     assert len(kept) == len(beside) >= len(documents) - 2
-    build_index(iter(kept), tmp_path / "own", "tests", Problems(), threads=1)
+    build_single(iter(kept), tmp_path / "own", "tests", Problems(), threads=1)
     own = Index(tmp_path / "own")
     order = beside.forward.rows([document.id for document in kept])
     assert beside.forward.titles.take(order) == own.forward.titles.take(np.arange(len(kept)))
@@ -137,7 +137,7 @@ def test_texts_that_are_not_in_the_lucene_index(index_command, tmp_path, caplog)
 
 
 def test_an_index_beside_our_own_lucene_index_reads_queries_as_that_does(tmp_path):
-    build_index([Document("a", "Sjögren’s syndrome", "TNF-α")], tmp_path / "own", "tests", Problems())
+    build_single([Document("a", "Sjögren’s syndrome", "TNF-α")], tmp_path / "own", "tests", Problems())
     build_beside(tmp_path / "own" / "lucene", tmp_path / "beside")
     theirs = lucene_index(tmp_path / "lucene", [{"id": "a", "contents": "Sjögren’s syndrome: TNF-α"}])
     build_beside(theirs, tmp_path / "theirs")

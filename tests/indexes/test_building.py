@@ -10,7 +10,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.checksums import END, sealed
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -20,7 +20,7 @@ SMALL = [Document("a", "aspirin", "heart"), Document("b", "stroke", ""), Documen
 
 
 def build(folder, documents=SMALL, problems=None, **options):
-    return build_index(iter(documents), folder, "a test", problems or Problems(), **options)
+    return build_single(iter(documents), folder, "a test", problems or Problems(), **options)
 
 
 def many(count):

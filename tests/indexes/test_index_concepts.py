@@ -10,7 +10,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.checksums import sealed
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import sample_source
@@ -37,7 +37,7 @@ def folder(tmp_path_factory, documents, annotator):
     """The documents, after as many of no concern that they are in the second batch, and one of them twice."""
     folder = tmp_path_factory.mktemp("annotated") / "index"
     more = (Document(f"d{number}", "nothing", "of concern") for number in range(990))
-    build_index(
+    build_single(
         [*more, *documents, Document("1", "stroke", "")], folder, "tests", Problems(), threads=2, annotator=annotator
     )
     return folder
@@ -63,7 +63,7 @@ def test_every_document_has_the_concepts_of_its_text(folder, documents, annotato
 
 
 def test_no_mention_reaches_from_a_title_into_its_abstract(annotator, tmp_path):
-    build_index([Document("1", "heart", "attack")], tmp_path / "index", "tests", Problems(), annotator=annotator)
+    build_single([Document("1", "heart", "attack")], tmp_path / "index", "tests", Problems(), annotator=annotator)
     assert len(Index(tmp_path / "index").forward.segments[0].concepts) == 0
     assert len(annotator.concepts(["heart attack"])[0]) > 0
 

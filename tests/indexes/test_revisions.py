@@ -6,10 +6,10 @@ import re
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.cluster.building import build_shards
 from rerank_plugin.corpora import Problems, documents
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.shard_building import build_shards
 from rerank_plugin.retrieval.updates import add_documents
 from tests.corpora.pubmed import article, deletion, xml
 
@@ -23,7 +23,7 @@ SECOND = '<DeleteCitation><PMID Version="2">{}</PMID></DeleteCitation>'.format
 @pytest.fixture
 def folder(put, tmp_path):
     corpus = [put("held.xml", xml(*HELD)), put("held.jsonl", UNKNOWN)]
-    build_index(documents(corpus), tmp_path / "index", "tests", Problems(), threads=1)
+    build_single(documents(corpus), tmp_path / "index", "tests", Problems(), threads=1)
     return tmp_path / "index"
 
 

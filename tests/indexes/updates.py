@@ -14,7 +14,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.index import RemoteIndex, Shards
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Document, Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import DERIVED, commit_file
 from rerank_plugin.indexes.segment import FIELDS
@@ -42,7 +42,7 @@ def document(number, version=0, journal=None):
 
 
 def build(folder, documents, **options):
-    build_index(iter(documents), folder, "tests", Problems(), threads=1, **options)
+    build_single(iter(documents), folder, "tests", Problems(), threads=1, **options)
     return Index(folder)
 
 

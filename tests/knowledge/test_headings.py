@@ -6,7 +6,7 @@ import rerank_plugin as rp
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.corpora import Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.headings import Headings
@@ -32,7 +32,7 @@ def index(tmp_path_factory):
         Document(str(row), "A trial" if row else "A heart attack", "", {"mesh": mesh} if mesh else None)
         for row, mesh in enumerate(METADATA)
     ]
-    build_index(documents, folder / "index", "tests", Problems(), threads=1, annotator=annotator)
+    build_single(documents, folder / "index", "tests", Problems(), threads=1, annotator=annotator)
     return rp.Index(folder / "index")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.corpora import Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -451,7 +451,7 @@ def test_a_program_for_pyserini_runs_unchanged(documents, capsys, lucene_searche
     """What Pyserini's guides to searching and to fetching documents do, by its searcher and by ours, but for
     the last digits of scores, which Pyserini changes to tell equal ones apart."""
     # By one thread, in order: Pyserini takes an index for one without document vectors if its first document is empty.
-    build_index(iter(documents), tmp_path / "index", "the documents of the tests", Problems(), threads=1)
+    build_single(iter(documents), tmp_path / "index", "the documents of the tests", Problems(), threads=1)
     index = rp.Index(tmp_path / "index")
     outputs = []
     for searcher in (lucene_searcher(str(index.lucene_folder)), rp.Searcher(index)):

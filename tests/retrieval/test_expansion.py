@@ -10,7 +10,7 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.base.strategy import Term
 from rerank_plugin.corpora import Problems
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.retrieval.expansion import Expansion
@@ -30,7 +30,7 @@ CONCEPTS = [Concept("D3", "Myocardial Infarction", ("Heart Attack",)), Concept("
 def index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("expansion")
     base = knowledge_base(folder / "kb", CONCEPTS, [Relation("D3", "parent", "D1")])
-    build_index(DOCUMENTS, folder / "index", "tests", Problems(), threads=1, annotator=Annotator(base, threads=1))
+    build_single(DOCUMENTS, folder / "index", "tests", Problems(), threads=1, annotator=Annotator(base, threads=1))
     return rp.Index(folder / "index")
 
 

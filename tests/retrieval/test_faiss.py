@@ -16,7 +16,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.files import checksums
 from rerank_plugin.indexes import faiss_folder
-from rerank_plugin.indexes.building import build_index
+from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.faiss_folder import FaissFolder, read_header
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.encoder.folder import minilm_folder
@@ -240,7 +240,7 @@ def test_an_encoder_of_hugging_face_gives_the_vectors_of_pyserini(lucene_searche
 
 def test_a_recorded_encoder_and_filters(tmp_path, put):
     lines = (f'{{"id": "{n}", "title": "Aspirin {n}", "year": {2000 + n}}}\n' for n in range(20))
-    build_index(documents(put("c.jsonl", "".join(lines))), tmp_path / "i", "c", Problems())
+    build_single(documents(put("c.jsonl", "".join(lines))), tmp_path / "i", "c", Problems())
     index = Index(tmp_path / "i")
     export_faiss(index, "ktrel", tmp_path / "f", ExportConfig(float32=True))
     stage = FaissConfig(folder=str(tmp_path / "f")).open(index)

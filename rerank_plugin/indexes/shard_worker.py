@@ -1,4 +1,4 @@
-"""The process that builds one shard; :mod:`rerank_plugin.cluster.building` starts it as a module.
+"""The process that builds one shard; :mod:`rerank_plugin.indexes.shard_building` starts it as a module.
 
 It reads lines of JSON: its settings, then batches of documents, then null; an input that ends earlier is of a process
 that died, and nothing is kept. It answers by one line: the message of an `InputError` or null, and the number of

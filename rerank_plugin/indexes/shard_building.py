@@ -14,21 +14,20 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.building import BuildReport, check_some, distinct_batches, finish_build
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_folder import INDEX
 from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.opening import Place
 from rerank_plugin.indexes.sharding import shard_of
 from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.kernels.parallel import processors
@@ -49,28 +48,21 @@ def build_shards(
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
-    config: ClusterConfig | None = None,
+    place: Place | None = None,
 ) -> BuildReport:
-    """Build an index of shards; arguments as in :func:`~rerank_plugin.indexes.building.build_index`.
+    """Build an index of shards; arguments as in :func:`~rerank_plugin.indexes.building.build_single`.
 
     Args:
         shards: their number, at most `MOST_SHARDS`.
         threads: of Lucene's indexing in all processes together; by default the number of CPU cores.
-        config: the cluster whose machines build the shards, all of which see ``folder``; None builds them here.
+        place: whose machines build the shards, and all see ``folder``; None builds them here.
 
     Raises:
-        InputError: as in ``build_index``; there are too many shards; a shard has no document; or a process died.
+        InputError: as in ``build_single``; there are too many shards; a shard has no document; or a process died.
     """
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"{shards} shards: take 1 to {MOST_SHARDS}")
-    cores: Callable[[], int] = processors
-    build: Callable[[Path, Path, dict[str, Any]], AbstractContextManager[Any]] = _ShardBuilder
-    if config is not None:
-        from rerank_plugin.cluster.connection import cluster_processors, connect
-        from rerank_plugin.cluster.remote_building import RemoteBuilder
-
-        connect(config.address)
-        cores, build = cluster_processors, partial(RemoteBuilder, config=config, lag=LAG)
+    cores, build = (processors, ShardBuilder) if place is None else place.builders(LAG)
     with replacing_folder(folder, INDEX, overwrite) as building:
         commit = NextCommit(building, shards=shards)
         settings = {"threads": max(1, (threads or cores()) // shards), "stemmer": tokenizer.settings.get("stemmer")}
@@ -103,19 +95,19 @@ def _check_filled(counts: np.ndarray, source: str, problems: Problems) -> None:
         )
 
 
-class _ShardBuilder:
+class ShardBuilder:
     """A process that builds a shard; batches are written to it by a thread."""
 
     def __init__(self, segment: Path, lucene: Path, settings: dict[str, Any]):
         self.shard = lucene.parent.name
         self.settings = {**settings, "segment": str(segment.absolute()), "lucene": str(lucene.absolute())}
 
-    def __enter__(self) -> _ShardBuilder:
+    def __enter__(self) -> ShardBuilder:
         options = os.environ.get(OPTIONS, "")
         if "-Xmx" not in options:
             options = f"{options} {HEAP}".strip()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rerank_plugin.cluster.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "rerank_plugin.indexes.shard_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, OPTIONS: options}, start_new_session=True, text=True, encoding="utf-8",
         )  # fmt: skip  # a session of its own: Ctrl-C is for this process, which then ends the others
         self.executor, self.waiting = ThreadPoolExecutor(1), list[Future[None]]()
