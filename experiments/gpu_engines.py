@@ -15,7 +15,7 @@ from rerank_plugin import InputError
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.faiss_gpu import CAGRA, FAISS, Place
 from rerank_plugin.indexes.rows import Rows
-from rerank_plugin.indexes.vector_store import StorePart, VectorStore
+from rerank_plugin.indexes.vector_store import SegmentVectors, VectorStore
 from rerank_plugin.kernels.quantization import Codes, Spaces
 
 BATCH = 64
@@ -35,7 +35,7 @@ def clustered(documents: int, width: int, seed: int = 42) -> VectorStore:
         codes[part], scales[part] = spaces.quantize(centres[random.integers(CLUSTERS, size=len(noise))] + noise)
     rows = np.arange(documents, dtype=np.int32)
     centroid: Codes = spaces.quantize(np.zeros((1, width), np.float32))
-    part = StorePart(Codes(codes, scales), rows, rows, np.array([0, documents]))
+    part = SegmentVectors(Codes(codes, scales), rows, rows, np.array([0, documents]))
     return VectorStore(spaces, [part], Rows([documents]), centroid)
 
 

@@ -7,7 +7,7 @@ from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.forward import ForwardIndex, Whole
-from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.segment import Segment, SegmentWriter
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.ranking.pipeline import checked_scores
@@ -52,7 +52,7 @@ def describe(index, knowledge=None, **more):
     """Write the description that makes the folder of a forward index one that can be opened; returns it."""
     commit = NextCommit(index.folder, knowledge=knowledge)
     commit.lucene, commit.described = [], more.pop("lucene", {})
-    part = Part(commit.opened(0), 0, np.arange(len(index)))
+    part = CommitSegment(commit.opened(0), 0, np.arange(len(index)))
     commit.describe([part], 1, {"tokenizer": index.tokenizer.settings, **more})
     commit.switch()
     return commit.description

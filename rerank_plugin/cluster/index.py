@@ -87,7 +87,7 @@ class RemoteForward(ForwardIndex):
 
     def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
         """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
-        parts = {number: (at, local) for number, at, local in self.places.by_shard(rows)}
+        parts = {number: (at, local) for number, at, local in self.row_map.by_shard(rows)}
         if not parts:
             return []
         answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
@@ -95,7 +95,7 @@ class RemoteForward(ForwardIndex):
 
     def searched(self) -> list[int]:
         """The shards that the present search does not leave out."""
-        return [number for number in self.places.shards if number not in left_out.get()]
+        return [number for number in self.row_map.shards if number not in left_out.get()]
 
     def ask_searched(self, *question: Any) -> dict[int, Any]:
         """Their answers to a question, by their numbers."""
@@ -108,7 +108,7 @@ class RemoteForward(ForwardIndex):
     @cached_property
     def _of_shards(self) -> dict[int, np.ndarray]:
         """The rows of each shard's documents, int64 [n]."""
-        return {shard: self.places.of_shard(shard) for shard in self.places.shards}
+        return {shard: self.row_map.of_shard(shard) for shard in self.row_map.shards}
 
     def words(self, rows: np.ndarray) -> Words:
         return together(len(rows), self.asked(rows, "words"))
@@ -281,7 +281,7 @@ class RemoteStore(VectorStore):
 
     def __init__(self, index: RemoteForward, whole: VectorStore, key: str):
         super().__init__(
-            whole.spaces, whole.parts, whole.places, whole.centroids, whole.probes, whole.threads, whole.description,
+            whole.spaces, whole.parts, whole.row_map, whole.centroids, whole.probes, whole.threads, whole.description,
             whole.size,
         )  # fmt: skip
         self.index = index
@@ -329,7 +329,7 @@ class RemoteStore(VectorStore):
             ("nearest", *self.named, quantized, count, fits, probes),
             ("products", *self.named, quantized),
         )
-        parts = {number: (at, local) for number, at, local in self.index.places.by_shard(candidates)}
+        parts = {number: (at, local) for number, at, local in self.index.row_map.by_shard(candidates)}
         answers = self.index.answering.ask({
             number: ("several", nearest, *([(*products, parts[number][1])] if number in parts else []))
             for number in self.index.searched()
@@ -374,7 +374,7 @@ class RemoteScorer(Scorer):
         scores = [np.zeros(len(each), np.float32) for each in candidates]
         asked: dict[int, list[tuple[int, np.ndarray, ScoredPart]]] = {}
         for place, (query, each) in enumerate(zip(queries, candidates)):
-            for number, at, local in self.index.places.by_shard(each.rows):
+            for number, at, local in self.index.row_map.by_shard(each.rows):
                 part = ScoredPart(query, local, each.first_stage_scores[at], each.highest_score())
                 asked.setdefault(number, []).append((place, at, part))
         questions = {number: ("score", *self.named, [part for *_, part in parts]) for number, parts in asked.items()}
@@ -384,7 +384,7 @@ class RemoteScorer(Scorer):
         return scores
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution | None:
-        ((number, _, local),) = self.index.places.by_shard(candidates.rows[[place]])
+        ((number, _, local),) = self.index.row_map.by_shard(candidates.rows[[place]])
         part = ScoredPart(query, local, candidates.first_stage_scores[[place]], candidates.highest_score())
         return self.index.answering.ask({number: ("attribute", *self.named, part, 0)})[number]
 
@@ -396,5 +396,5 @@ class RemoteScorer(Scorer):
 
     def _ask_one(self, method: str, query: Query) -> list[str]:
         lost = self.index.answering.lost()
-        number = next((n for n in self.index.places.shards if n not in lost), 0)
+        number = next((n for n in self.index.row_map.shards if n not in lost), 0)
         return self.index.answering.ask({number: (method, *self.named, query)})[number]

@@ -266,7 +266,7 @@ class _PartStage(LuceneFirstStage):
     """A first stage over the Lucene index of a shard, with the statistics of the collection."""
 
     def _open(self, index: Index) -> Any:
-        (part,) = index.lucene_parts
+        (part,) = index.lucene_indexes
         return side_by_side([index.open_lucene(), *(open_reader(index.folder / rest) for rest in part[REST])])
 
     def configured(self, **settings: Any) -> _PartStage:

@@ -23,7 +23,7 @@ from rerank_plugin.files.string_table import SeenHashes, hash_strings
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.indexes.index_folder import APPLIED, INDEX, NORMALIZATION
-from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.layout import DESCRIPTION
 from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
 from rerank_plugin.indexes.lucene_reader import (
@@ -163,7 +163,7 @@ def build_without_lucene(
 
 def finish_build(
     commit: NextCommit,
-    parts: Sequence[Part],
+    parts: Sequence[CommitSegment],
     source: str,
     tokenizer: Tokenizer,
     problems: Problems,
@@ -194,9 +194,9 @@ def finish_build(
     return BuildReport(joined.documents, joined.terms, joined.fields["text"].tokens, concepts)
 
 
-def _all_of(commit: NextCommit, shard: int) -> Part:
+def _all_of(commit: NextCommit, shard: int) -> CommitSegment:
     segment = commit.opened(shard)
-    return Part(segment, shard, np.arange(len(segment)))
+    return CommitSegment(segment, shard, np.arange(len(segment)))
 
 
 def _knowledge(building: Path, annotator: Any) -> IndexKnowledge | None:

@@ -40,7 +40,7 @@ from rerank_plugin.files.outputs import (
 )
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.indexes.index_folder import INDEX, Index, of_commit
-from rerank_plugin.indexes.joining import Joined, Part, join
+from rerank_plugin.indexes.joining import CommitSegment, Joined, join
 from rerank_plugin.indexes.layout import (
     COMMIT,
     COMMIT_FILE,
@@ -108,10 +108,10 @@ class NextCommit:
                 f"with the program that built it, then: rerank-plugin index --lucene {before.lucene_folder} --index "
                 f"{before.folder} --overwrite"
             )
-        if any(COMMIT_FILE not in part for part in before.lucene_parts):
+        if any(COMMIT_FILE not in part for part in before.lucene_indexes):
             raise InputError(f"{before.folder} has no Lucene index, which an update changes: {before.rebuild}")
         self.described, self.lucene = dict(description["lucene"]), []
-        for part, rows in zip(before.lucene_parts, before.forward.lucene_rows_of_shards):
+        for part, rows in zip(before.lucene_indexes, before.forward.lucene_rows_of_shards):
             files = [name for name in description["files"] if name.startswith(f"{part['path']}/")]
             self.lucene.append(LuceneUpdate(folder, part["path"], part, rows, files))
 
@@ -128,13 +128,13 @@ class NextCommit:
         return Segment(self.segment_folder(shard), self.knowledge)
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[CommitSegment]:
         """The segments of the commit before."""
         if self.before is None:
             return []
         forward = self.before.forward
         return [
-            Part(segment, int(forward.places.shard_of[number]), forward.places.of_segment(number))
+            CommitSegment(segment, int(forward.row_map.shard_of[number]), forward.row_map.of_segment(number))
             for number, segment in enumerate(forward.segments)
         ]
 
@@ -160,14 +160,14 @@ class NextCommit:
             reader.close()
         counts.update(metadata)
         self.described["metadata"] = {name: count for name, count in sorted(counts.items()) if count}
-        deleted = {shard: (gone[at], local) for shard, at, local in forward.places.by_shard(gone)}
+        deleted = {shard: (gone[at], local) for shard, at, local in forward.row_map.by_shard(gone)}
         for shard, update in enumerate(self.lucene):
             rows, local = deleted.get(shard, (NO_ROWS, NO_ROWS))
             added, folder = NO_ROWS, None
             if shard in new:
                 folder, segment = new[shard]
                 reader = open_reader(folder)
-                added = lucene_rows(segment.ids, reader, len(forward.places.of_shard(shard)))
+                added = lucene_rows(segment.ids, reader, len(forward.row_map.of_shard(shard)))
                 update.counts = field_counts(reader, index.lucene_fields)
                 reader.close()
             if folder is not None or len(rows):
@@ -215,7 +215,7 @@ class NextCommit:
 
     def describe(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[CommitSegment],
         added: int,
         entries: Mapping[str, Any],
         gone: np.ndarray = NO_ROWS,
@@ -314,7 +314,7 @@ def _knowledge_files(folder: Path) -> list[str]:
     return [name for name in files if not name.startswith(f"{KNOWLEDGE}/annotation/")]
 
 
-def _concepts(parts: Sequence[Part], deleted: np.ndarray) -> int:
+def _concepts(parts: Sequence[CommitSegment], deleted: np.ndarray) -> int:
     """The number of concepts of all documents that are not deleted."""
     total = sum(len(part.segment.concepts) for part in parts if part.segment.concepts is not None)
     for segment, _, rows in parts:

@@ -108,7 +108,7 @@ def _carry_store(
     """Give the next commit a store."""
     names = [segment_name(segment) for segment in after.segments]
     new = [number for number, name in enumerate(names) if name not in described["segments"]]
-    rows = np.sort(np.concatenate([NO_ROWS, *map(after.places.of_segment, new)]))
+    rows = np.sort(np.concatenate([NO_ROWS, *map(after.row_map.of_segment, new)]))
     if new and renumbered is None:
         assert open_encoder is not None, "there are new documents"
         try:

@@ -51,7 +51,7 @@ class DeviceVectors(VectorSearch):
                 f"the vectors of {count:,} documents take {size / 1e9:.1f} GB, more than is free on {device}: search "
                 "them on the CPU"
             ) from None
-        for first, part in zip(store.places.starts.tolist(), store.parts):
+        for first, part in zip(store.row_map.starts.tolist(), store.parts):
             for start in range(0, len(part.rows), CHUNK):
                 some = slice(start, start + CHUNK)
                 here = slice(first + start, first + start + len(part.rows[some]))

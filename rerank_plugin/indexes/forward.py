@@ -68,7 +68,7 @@ class Whole(NamedTuple):
         terms: the vocabulary. document_frequency: of every term by field, uint32 [V].
         mean_lengths: of each field.
         deleted: the rows of deleted documents, uint32 [n], sorted.
-        places: of rows among the documents of all segments, uint32 [R]; None where they are the same.
+        order: the place of each row among the documents of all segments, uint32 [R]; None where it is the row.
         shards: the shard of each segment.
         documents: the number of documents of the collection, if only some of its shards are open.
     """
@@ -77,7 +77,7 @@ class Whole(NamedTuple):
     document_frequency: Mapping[str, np.ndarray]
     mean_lengths: Mapping[str, float]
     deleted: np.ndarray = NOTHING_DELETED
-    places: np.ndarray | None = None
+    order: np.ndarray | None = None
     shards: Sequence[int] = ()
     documents: int | None = None
 
@@ -85,11 +85,11 @@ class Whole(NamedTuple):
 class SegmentedTable:
     """The strings of a table that each segment has a part of, by the rows of the index."""
 
-    def __init__(self, places: Rows, tables: Sequence[StringTable]):
-        self.places, self.tables = places, tables
+    def __init__(self, row_map: Rows, tables: Sequence[StringTable]):
+        self.row_map, self.tables = row_map, tables
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.row_map)
 
     def __getitem__(self, row: int) -> str:
         return self.take([row])[0]
@@ -104,7 +104,7 @@ class SegmentedTable:
 
     def parts(self, rows: np.ndarray) -> Iterable[tuple[np.ndarray, list[str]]]:
         """The strings of each segment, with their places among ``rows`` int64 [n]."""
-        for number, at, local in self.places.by_segment(rows):
+        for number, at, local in self.row_map.by_segment(rows):
             yield at, self.tables[number].take(local)
 
     def ranks(self, rows: np.ndarray) -> np.ndarray:
@@ -159,20 +159,20 @@ class ForwardIndex:
         self.knowledge, self.checksum, self.owner = knowledge, checksum, owner
         self.in_memory, self.name = False, str(folder)
         self.terms, self.mean_lengths, self.deleted = whole.terms, dict(whole.mean_lengths), whole.deleted
-        self.places = Rows(list(map(len, segments)), whole.places, whole.shards)
+        self.row_map = Rows(list(map(len, segments)), whole.order, whole.shards)
         self.lucene_rows_of_shards = lucene_rows
-        if len(segments) == 1 and whole.places is None and not len(segments[0].numbers):
+        if len(segments) == 1 and whole.order is None and not len(segments[0].numbers):
             (segment,) = segments
             self.tokens, self.offsets = segment.tokens, segment.offsets
             self.ids, self.titles, self.published = segment.ids, segment.titles, segment.published
         else:
             self.ids, self.titles, self.published = (
-                SegmentedTable(self.places, [getattr(segment, name) for segment in segments])
+                SegmentedTable(self.row_map, [getattr(segment, name) for segment in segments])
                 for name in ("ids", "titles", "published")
             )
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.row_map)
 
     @property
     def documents(self) -> int:
@@ -191,25 +191,25 @@ class ForwardIndex:
 
     def shards_of(self, rows: np.ndarray) -> np.ndarray:
         """The shard that has each of the rows, int64 [n]; 0 in an index that is not divided."""
-        return self.places.shard_of[self.places.located(rows)[0]]
+        return self.row_map.shard_of[self.row_map.located(rows)[0]]
 
     @cached_property
     def shares(self) -> np.ndarray:
         """Of the documents, those in each shard, float64 [S]."""
-        return np.bincount(self.places.shard_of, np.diff(self.places.starts)) / max(len(self), 1)
+        return np.bincount(self.row_map.shard_of, np.diff(self.row_map.starts)) / max(len(self), 1)
 
     # documents
 
     @cached_property
     def title_lengths(self) -> np.ndarray:
         """The number of words of each title, uint32 [R]."""
-        return self.places.of_rows([segment.title_lengths for segment in self.segments])
+        return self.row_map.of_rows([segment.title_lengths for segment in self.segments])
 
     @cached_property
     def unique_terms(self) -> dict[str, np.ndarray]:
         """The number of distinct terms of every document by field, uint32 [R]."""
         return {
-            field: self.places.of_rows([segment.unique_terms[field] for segment in self.segments]) for field in FIELDS
+            field: self.row_map.of_rows([segment.unique_terms[field] for segment in self.segments]) for field in FIELDS
         }
 
     @cached_property
@@ -229,11 +229,11 @@ class ForwardIndex:
     @cached_property
     def lucene_rows(self) -> np.ndarray:
         """The row of each document of the Lucene indexes of all shards, one after the other, uint32 [L]."""
-        if self.whole.places is None:
+        if self.whole.order is None:
             return self.lucene_rows_of_shards[0]
         parts = []
-        for shard, local in zip(self.places.shards, self.lucene_rows_of_shards):
-            found, rows = np.full(len(local), DELETED, np.uint32), self.places.of_shard(shard)
+        for shard, local in zip(self.row_map.shards, self.lucene_rows_of_shards):
+            found, rows = np.full(len(local), DELETED, np.uint32), self.row_map.of_shard(shard)
             live = np.flatnonzero(local < len(rows))
             found[live] = rows[local[live]]
             parts.append(found)
@@ -254,7 +254,7 @@ class ForwardIndex:
             missing = np.flatnonzero(found < 0)
             rows = self.segments[number].ids.find([ids[place] for place in missing.tolist()])
             missing, rows = missing[rows >= 0], rows[rows >= 0]
-            rows = self.places.of_segment(number, rows)
+            rows = self.row_map.of_segment(number, rows)
             found[missing] = rows if self.live is None else np.where(self.live[rows], rows, -1)
         return found
 
@@ -264,7 +264,7 @@ class ForwardIndex:
             return Words(self.tokens, *slices(self.offsets, rows))
         from rerank_plugin.kernels.word_loops import copy_words  # numba is slow to import
 
-        parts = list(self.places.by_segment(rows))
+        parts = list(self.row_map.by_segment(rows))
         found = [slices(self.segments[number].offsets, local) for number, _, local in parts]
         lengths = np.zeros(len(rows), np.int64)
         for (_, at, _), (_, some) in zip(parts, found):
@@ -283,7 +283,7 @@ class ForwardIndex:
         if len(arrays) == 1:
             return _lists(*arrays[0], rows)
         return together(
-            len(rows), ((at, _only(_lists(*arrays[n], local))) for n, at, local in self.places.by_segment(rows))
+            len(rows), ((at, _only(_lists(*arrays[n], local))) for n, at, local in self.row_map.by_segment(rows))
         )
 
     def document_tokens(self, row: int) -> np.ndarray:

@@ -290,7 +290,7 @@ class Index:
         """The number of this commit."""
         return self.description["number"]
 
-    def _part(self, name: str) -> dict:
+    def _entry(self, name: str) -> dict:
         """A part of the description; empty in another format that lacks it."""
         part = self.description.get(name)
         return part if isinstance(part, dict) else {}
@@ -304,7 +304,7 @@ class Index:
         command = f"rerank-plugin index --corpus {corpus} --index {shlex.quote(str(self.folder))} --overwrite"
         if isinstance(shards := self.description.get(SHARDS), list):
             command = f"{command} --shards {len(shards)}"
-        if stemmer := self._part("tokenizer").get("stemmer"):
+        if stemmer := self._entry("tokenizer").get("stemmer"):
             command = f"{command} --stem {stemmer}"
         return f"{command} --knowledge KB" if KNOWLEDGE in self.description else command
 
@@ -352,7 +352,7 @@ class Index:
             self.check_same()
 
     @property
-    def lucene_parts(self) -> list[dict[str, Any]]:
+    def lucene_indexes(self) -> list[dict[str, Any]]:
         """What the description says of the Lucene index of each open shard."""
         parts = self.description.get(SHARDS, [self.description["lucene"]])
         return parts if self.shard is None else [parts[self.shard]]
@@ -362,7 +362,7 @@ class Index:
         found, lengths = [], [0] * len(self.description.get(SHARDS, [None]))
         for one in self.description[SEGMENTS]:
             lengths[one["shard"]] += one["documents"]
-        for number, part in enumerate(self.lucene_parts):
+        for number, part in enumerate(self.lucene_indexes):
             count = lengths[number if self.shard is None else self.shard]
             if "rows" not in part:  # there is no Lucene index
                 found.append(np.arange(count, dtype=np.uint32))
@@ -382,7 +382,7 @@ class Index:
     @property
     def lucene_folder(self) -> Path:
         """The folder of the Lucene index, which may be outside the index folder."""
-        return self.folder / str(self._part("lucene").get("path", "lucene"))
+        return self.folder / str(self._entry("lucene").get("path", "lucene"))
 
     @property
     def lucene_fields(self) -> list[str]:
@@ -397,7 +397,7 @@ class Index:
         """
         from rerank_plugin.indexes.lucene_reader import side_by_side
 
-        readers = [self._open_part(self.folder / part["path"], part) for part in self.lucene_parts]
+        readers = [self._open_part(self.folder / part["path"], part) for part in self.lucene_indexes]
         return readers[0] if len(readers) == 1 else side_by_side(readers)
 
     def _open_part(self, folder: Path, part: dict[str, Any]) -> Any:

@@ -46,7 +46,7 @@ class FieldStatistics:
     mean_length: float
 
 
-class Part(NamedTuple):
+class CommitSegment(NamedTuple):
     """A segment of a commit, the shard that has it, and the rows of its documents, increasing, int64 [n]."""
 
     segment: Segment
@@ -70,7 +70,7 @@ class Joined(NamedTuple):
 def join(
     folder: Path,
     own: str,
-    parts: Sequence[Part],
+    parts: Sequence[CommitSegment],
     added: int,
     before: ForwardIndex | None = None,
     gone: np.ndarray = NO_ROWS,
@@ -118,7 +118,7 @@ def join(
             for segment, *_ in new:
                 _count(segment, frequency, counts)
             if before is not None:
-                for number, _, local in before.places.by_segment(gone):
+                for number, _, local in before.row_map.by_segment(gone):
                     _discount(before.segments[number], local, frequency, counts)
             for field, numbers in frequency.items():
                 save_array(folder / own / f"df_{field}.npy", numbers)
@@ -156,10 +156,10 @@ def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[
     terms = StringTable(folder / described["terms"], "terms") if vocabulary is None else vocabulary.terms
     counts = folder / described["frequency"]
     frequency = {field: array(counts / f"df_{field}.npy", max(len(terms), 1)) for field in FIELDS}
-    places, deleted = None, NOTHING_DELETED
+    order, deleted = None, NOTHING_DELETED
     lengths = [one["documents"] for one in entries]
     if described["places"] is not None:
-        places = array(folder / described["places"], sum(lengths))
+        order = array(folder / described["places"], sum(lengths))
     if described["deleted"] is not None:
         deleted = array(folder / described["deleted"])
 
@@ -167,7 +167,7 @@ def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[
         return (
             are_below(deleted, sum(lengths))
             and bool((deleted[1:] > deleted[:-1]).all())
-            and (places is None or bool((np.bincount(places, minlength=sum(lengths)) == 1).all()))
+            and (order is None or bool((np.bincount(order, minlength=sum(lengths)) == 1).all()))
             and all(are_below(segment.numbers, len(terms)) for segment in segments)
             and all(len(segment.numbers) or len(segment.terms) <= len(terms) for segment in segments)
         )
@@ -177,8 +177,8 @@ def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[
     means = {field: numbers["mean_length"] for field, numbers in description["fields"].items()}
     shards = [one["shard"] for one in entries]
     if shard is None:
-        return Whole(terms, frequency, means, deleted, places, shards)
-    gone = {number: local for number, _, local in Rows(lengths, places, shards).by_shard(deleted)}
+        return Whole(terms, frequency, means, deleted, order, shards)
+    gone = {number: local for number, _, local in Rows(lengths, order, shards).by_shard(deleted)}
     here = np.sort(gone.get(shard, NOTHING_DELETED)).astype(np.uint32)
     own = [number for number in shards if number == shard]
     return Whole(terms, frequency, means, here, None, own, description["documents"])
@@ -189,7 +189,7 @@ def _saved(folder: Path, name: str, values: np.ndarray) -> str:
     return name
 
 
-def _number_terms(new: Sequence[Part], known: StringTable | None) -> list[str]:
+def _number_terms(new: Sequence[CommitSegment], known: StringTable | None) -> list[str]:
     """Write the numbers of each new segment's terms; returns the terms that get new ones, in their order.
 
     Args:
@@ -216,7 +216,7 @@ def _number_terms(new: Sequence[Part], known: StringTable | None) -> list[str]:
     return list(ids)
 
 
-def _firsts(part: Part, terms: np.ndarray) -> np.ndarray:
+def _firsts(part: CommitSegment, terms: np.ndarray) -> np.ndarray:
     """Where terms int64 [n] of a segment occur first: the position in the document, and its row; int64 [2, n]."""
     occurrences = part.segment.first_occurrences()[terms]
     documents = np.searchsorted(part.segment.offsets, occurrences, "right") - 1

@@ -16,15 +16,16 @@ class Rows:
 
     Args:
         lengths: the number of documents of each segment.
-        places: of rows among the documents of all segments, one after the other, uint32 [R]; None if they are the same.
+        order: the place of each row among the documents of all segments, one after the other, uint32 [R]; None if
+            it is the row.
         shards: the shard of each segment; by default there is one.
 
     Attributes:
         starts: where each segment starts among all documents, int64 [S + 1].
     """
 
-    def __init__(self, lengths: Sequence[int], places: np.ndarray | None = None, shards: Sequence[int] = ()):
-        self.places, self.starts = places, np.concatenate([NO_ROWS, [0], np.cumsum(lengths, dtype=np.int64)])
+    def __init__(self, lengths: Sequence[int], order: np.ndarray | None = None, shards: Sequence[int] = ()):
+        self.order, self.starts = order, np.concatenate([NO_ROWS, [0], np.cumsum(lengths, dtype=np.int64)])
         self.shard_of = np.array(list(shards) or [0] * len(lengths), np.int64)  # each segment, [S]
         self.shards: list[int] = np.unique(self.shard_of).tolist()
 
@@ -33,7 +34,7 @@ class Rows:
 
     def located(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The segment of each row, and the row there, int64 [n] each."""
-        places = np.asarray(rows, np.int64) if self.places is None else self.places[rows].astype(np.int64)
+        places = np.asarray(rows, np.int64) if self.order is None else self.order[rows].astype(np.int64)
         numbers = np.searchsorted(self.starts, places, "right") - 1
         return numbers, places - self.starts[numbers]
 
@@ -65,15 +66,15 @@ class Rows:
     def of_rows(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Values of the documents of each segment as those of rows, [R]; a single segment's are not copied."""
         together = values[0] if len(values) == 1 else np.concatenate(values)
-        return together if self.places is None else together[self.places]
+        return together if self.order is None else together[self.order]
 
     @cached_property
     def _in_order(self) -> np.ndarray | None:
         """The row of each document of all segments, one after the other, int64 [R]; None if it is its place."""
-        if self.places is None:
+        if self.order is None:
             return None
-        rows = np.empty(len(self.places), np.int64)
-        rows[self.places] = np.arange(len(self.places))
+        rows = np.empty(len(self.order), np.int64)
+        rows[self.order] = np.arange(len(self.order))
         return rows
 
     @cached_property

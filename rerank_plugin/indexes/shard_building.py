@@ -26,7 +26,7 @@ from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.building import BuildReport, check_some, distinct_batches, finish_build
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_folder import INDEX
-from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.opening import Place
 from rerank_plugin.indexes.sharding import shard_of
 from rerank_plugin.java.jvm import OPTIONS
@@ -80,7 +80,9 @@ def build_shards(
             _check_filled(np.bincount(of_rows, minlength=shards), source, problems)
             for builder in builders:
                 metadata.update(builder.finish())
-        parts = [Part(commit.opened(shard), shard, np.flatnonzero(of_rows == shard)) for shard in range(shards)]
+        parts = [
+            CommitSegment(commit.opened(shard), shard, np.flatnonzero(of_rows == shard)) for shard in range(shards)
+        ]
         for segment, shard, rows in parts:
             if len(segment) != len(rows):
                 raise RuntimeError(f"shard {shard} holds {len(segment)} documents, expected {len(rows)}")

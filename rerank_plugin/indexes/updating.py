@@ -28,7 +28,7 @@ from rerank_plugin.indexes.building import BATCH, Batches, check_some, distinct_
 from rerank_plugin.indexes.commits import NextCommit, next_commit
 from rerank_plugin.indexes.derived import Adapt, OpenEncoder, Renumbered, carry
 from rerank_plugin.indexes.index_folder import APPLIED, Index
-from rerank_plugin.indexes.joining import Part
+from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.revisions import Revisions
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import Segment, SegmentWriter, chunks
@@ -84,7 +84,7 @@ def add(
 
         knowledge = index.forward.knowledge
         annotator = None if knowledge is None else knowledge.new_annotator(threads)
-        metadata, new, parts = Counter[str](), dict[int, tuple[Path, Segment]](), list[Part]()
+        metadata, new, parts = Counter[str](), dict[int, tuple[Path, Segment]](), list[CommitSegment]()
         with temporary_folder(index.folder / "added") as temporary:
             rows_of = _Division(temporary, commit.shards or 1)
             for shard, some in rows_of.divided(batches()):
@@ -99,7 +99,7 @@ def add(
             gone = np.unique(np.concatenate([*replaced, revisions.withdrawn()]))
             commit.change_lucene(gone, new, metadata)
             parts = [
-                Part(segment, shard, len(index.forward) + rows_of.rows(shard, len(segment)))
+                CommitSegment(segment, shard, len(index.forward) + rows_of.rows(shard, len(segment)))
                 for shard, (_, segment) in new.items()
             ]
         entries = {"left_out": [*index.description["left_out"], *problems.summary(kept=False)]}
@@ -190,7 +190,7 @@ def _delete(commit: NextCommit, rows: np.ndarray) -> UpdateReport:
 
 def _finish(
     commit: NextCommit,
-    new: Sequence[Part],
+    new: Sequence[CommitSegment],
     gone: np.ndarray,
     entries: Mapping[str, object] = {},
     adapt: Adapt | None = None,
@@ -277,7 +277,7 @@ def _merge(
         for shard in range(commit.shards or 1)
     ]
     live = [rows[stays[rows]] for rows in live]
-    new = list[Part]()
+    new = list[CommitSegment]()
     batches = progress([(shard, some) for shard, rows in enumerate(live) for some in chunks(rows, BATCH)])
     writers = {
         shard: SegmentWriter(commit.segment_folder(shard), index.tokenizer, concepts=forward.knowledge is not None)
@@ -288,12 +288,12 @@ def _merge(
         writers[shard].copy(forward, rows)
     for shard, writer in writers.items():
         writer.close()
-        new.append(Part(commit.opened(shard), shard, numbers[live[shard]]))
+        new.append(CommitSegment(commit.opened(shard), shard, numbers[live[shard]]))
     for shard, update in enumerate(commit.lucene):
         if since is None:
             update.merge(commit.opened(shard).ids, index.lucene_fields)
             continue
-        of_shard = forward.places.of_shard(shard)
+        of_shard = forward.row_map.of_shard(shard)
         update.renumber(np.cumsum(stays[of_shard]) - 1)
     kept = [part._replace(rows=numbers[part.rows]) for part in kept]
     deleted = numbers[np.asarray(forward.deleted, np.int64)]

@@ -112,7 +112,7 @@ def segment_name(segment: Segment) -> str:
     return f"{shard}.{segment.folder.name}" if segment.folder.parents[2].name == SHARDS else segment.folder.name
 
 
-class StorePart(NamedTuple):
+class SegmentVectors(NamedTuple):
     """The arrays of a segment in a store; see the module."""
 
     codes: Codes
@@ -139,7 +139,7 @@ class VectorStore(VectorSearch):
     def __init__(
         self,
         spaces: Spaces,
-        parts: Sequence[StorePart],
+        parts: Sequence[SegmentVectors],
         rows: Rows,
         centroids: Codes,
         probes: int = PROBES,
@@ -148,7 +148,7 @@ class VectorStore(VectorSearch):
         size: int | None = None,
         deleted: np.ndarray = NO_ROWS,
     ):
-        self.spaces, self.parts, self.places, self.centroids = spaces, parts, rows, centroids
+        self.spaces, self.parts, self.row_map, self.centroids = spaces, parts, rows, centroids
         self.lists = np.stack([part.lists for part in parts]) + rows.starts[:-1, None]  # [G, L + 1]
         self.held = np.diff(self.lists, axis=1).sum(axis=0)
         self.searched = [part.rows for part in parts]  # with `LEFT_OUT` for deleted documents
@@ -166,7 +166,7 @@ class VectorStore(VectorSearch):
         positions = np.zeros(documents, np.int32)
         positions[rows] = np.arange(len(rows))
         centroids = spaces.quantize(np.zeros((1, spaces.size), np.float32))
-        part = StorePart(spaces.quantize(vectors), rows.astype(np.int32), positions, np.array([0, len(rows)]))
+        part = SegmentVectors(spaces.quantize(vectors), rows.astype(np.int32), positions, np.array([0, len(rows)]))
         return cls(spaces, [part], Rows([documents]), centroids)
 
     def __len__(self) -> int:
@@ -190,10 +190,10 @@ class VectorStore(VectorSearch):
 
     def codes(self, rows: np.ndarray) -> Codes:
         """The codes of documents ``rows`` int64 [n]."""
-        if len(self.parts) == 1 and self.places.places is None:
+        if len(self.parts) == 1 and self.row_map.order is None:
             return self.parts[0].codes.take(self.parts[0].positions[rows])
         found = self.spaces.empty(len(rows))
-        for number, at, local in self.places.by_segment(rows):
+        for number, at, local in self.row_map.by_segment(rows):
             part = self.parts[number]
             found.codes[at], found.scales[at] = part.codes.take(part.positions[local])
         return found
@@ -201,7 +201,7 @@ class VectorStore(VectorSearch):
     def lists_of(self, rows: np.ndarray) -> np.ndarray:
         """The list of each of the documents ``rows`` int64 [n], int32 [n]."""
         lists = np.zeros(len(rows), np.int32)
-        for number, at, local in self.places.by_segment(rows):
+        for number, at, local in self.row_map.by_segment(rows):
             part = self.parts[number]
             lists[at] = np.searchsorted(part.lists, part.positions[local], "right") - 1
         return lists
@@ -209,17 +209,17 @@ class VectorStore(VectorSearch):
     def positions(self, rows: np.ndarray) -> np.ndarray:
         """The positions in the whole store of documents ``rows`` int64 [n], int64 [n]."""
         positions = np.zeros(len(rows), np.int64)
-        for number, at, local in self.places.by_segment(rows):
-            positions[at] = self.parts[number].positions[local] + self.places.starts[number]
+        for number, at, local in self.row_map.by_segment(rows):
+            positions[at] = self.parts[number].positions[local] + self.row_map.starts[number]
         return positions
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
         """The rows of the documents at positions in the whole store, int64 [n]."""
-        rows, numbers = np.zeros(len(positions), np.int64), np.searchsorted(self.places.starts, positions, "right") - 1
+        rows, numbers = np.zeros(len(positions), np.int64), np.searchsorted(self.row_map.starts, positions, "right") - 1
         for number in np.unique(numbers).tolist():
             at = np.flatnonzero(numbers == number)
-            local = self.parts[number].rows[positions[at] - self.places.starts[number]]
-            rows[at] = self.places.of_segment(number, local)
+            local = self.parts[number].rows[positions[at] - self.row_map.starts[number]]
+            rows[at] = self.row_map.of_segment(number, local)
         return rows
 
     def scores(self, query: Queries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
@@ -227,10 +227,10 @@ class VectorStore(VectorSearch):
         from rerank_plugin.kernels.quantized_products import scores
 
         quantized, threads = self.quantize(query), threads or self.threads
-        if len(self.parts) == 1 and self.places.places is None:
+        if len(self.parts) == 1 and self.row_map.order is None:
             return scores(self.parts[0].codes, self.parts[0].positions[rows], quantized, threads)[0]
         found = np.zeros(len(rows), np.float32)
-        for number, at, local in self.places.by_segment(rows):
+        for number, at, local in self.row_map.by_segment(rows):
             part = self.parts[number]
             found[at] = scores(part.codes, part.positions[local], quantized, threads)[0]
         return found
@@ -272,7 +272,7 @@ class VectorStore(VectorSearch):
         if exhaustive:
             if fitting is not None:
                 return self._best(fitting.positions, fitting.positions + 1, queries, count, threads)
-            borders = [(first, first + len(rows)) for first, rows in zip(self.places.starts.tolist(), self.searched)]
+            borders = [(first, first + len(rows)) for first, rows in zip(self.row_map.starts.tolist(), self.searched)]
             parts = [(np.arange(first, end, RANGE), end) for first, end in borders]
             starts = np.concatenate([some for some, _ in parts])
             stops = np.concatenate([np.minimum(some + RANGE, end) for some, end in parts])
@@ -293,16 +293,16 @@ class VectorStore(VectorSearch):
         """The best documents for each query in ranges of positions, int64 [n], none of which is in two segments."""
         from rerank_plugin.kernels.quantized_products import best
 
-        if len(self.parts) == 1 and self.places.places is None:
+        if len(self.parts) == 1 and self.row_map.order is None:
             return best(self.parts[0].codes, self.searched[0], starts, stops, queries, count, threads)
         found: list[list[Hits]] = [[] for _ in queries.numbers]
-        numbers = np.searchsorted(self.places.starts, starts, "right") - 1
+        numbers = np.searchsorted(self.row_map.starts, starts, "right") - 1
         for number in np.unique(numbers).tolist():
-            at, first = numbers == number, self.places.starts[number]
+            at, first = numbers == number, self.row_map.starts[number]
             codes, rows = self.parts[number].codes, self.searched[number]
             of_part = best(codes, rows, starts[at] - first, stops[at] - first, queries, count, threads)
             for hits, (local, scores) in zip(found, of_part):
-                hits.append((self.places.of_segment(number, local), scores))
+                hits.append((self.row_map.of_segment(number, local), scores))
         return [merged_hits(hits, count) for hits in found]
 
     def _probe(self, query: QuantizedQueries, fitting: Fitting | None, reach: int) -> tuple[np.ndarray, np.ndarray]:
@@ -390,7 +390,7 @@ def opened(
     sizes = {"P": spaces.padded, "S": len(spaces.widths), "L": described["lists"]}
     centroids = Codes(*STORE.open(folder, repair, described, **sizes).arrays.values())
     parts = [open_part(folder, segment, repair, described["segments"], **sizes) for segment in index.segments]
-    store = VectorStore(spaces, parts, index.places, centroids, described["probes"], threads, described, size, deleted)
+    store = VectorStore(spaces, parts, index.row_map, centroids, described["probes"], threads, described, size, deleted)
     if HELD in described:
         store.held = np.array(described[HELD], np.int64)
     return store
@@ -398,14 +398,14 @@ def opened(
 
 def open_part(
     folder: Path, segment: Segment, repair: str, seals: Mapping[str, str] | None = None, **sizes: int
-) -> StorePart:
+) -> SegmentVectors:
     """The vectors of a segment in a store; ``seals`` has the checksum of the description of each segment's."""
     name = segment_name(segment)
     _, described, arrays, *_ = VECTORS.open(folder / name, repair, None, R=len(segment), **sizes)
     if seals is not None and seals.get(name) != described[SEAL]:
         raise InputError(f"{folder / name} is not of {folder}: {DAMAGED}; {repair}")
     codes, scales, *others = arrays.values()
-    return StorePart(Codes(codes, scales), *others)
+    return SegmentVectors(Codes(codes, scales), *others)
 
 
 def read_description(folder: Path, index: ForwardIndex) -> dict | None:

@@ -250,7 +250,7 @@ def write_store(
         numbers = range(len(index.segments))
         write_segments(writing, index, numbers, pieces, pieces.read, nearest_of(centroids, spaces, threads), centroids)
         parts = [open_part(writing, segment, "encode again") for segment in index.segments]
-        store = VectorStore(spaces, parts, index.places, centroids, probes, threads)
+        store = VectorStore(spaces, parts, index.row_map, centroids, probes, threads)
         described = {
             "weights": pieces.key,
             "spaces": spaces.widths,
@@ -300,7 +300,7 @@ def write_segments(
     placed: dict[int, np.ndarray] = {n: np.zeros(len(index.segments[n]), np.int32) for n in numbers}
     for rows in pieces if lists > 1 else ():
         nearest = lists_of(rows, codes(rows))
-        for number, at, local in index.places.by_segment(rows):
+        for number, at, local in index.row_map.by_segment(rows):
             placed[number][local] = nearest[at]
     written: dict[int, Codes] = {}
     for number in numbers:
@@ -321,7 +321,7 @@ def write_segments(
                 save_array(part / f"{kind}.npy", values)
     for rows in pieces:
         found = codes(rows)
-        for number, at, local in index.places.by_segment(rows):
+        for number, at, local in index.row_map.by_segment(rows):
             positions = placed[number][local]
             written[number].codes[positions], written[number].scales[positions] = found.take(at)
     for array in (array for both in written.values() for array in both):
@@ -344,18 +344,23 @@ def describe_store(folder: Path, index: ForwardIndex, description: dict) -> None
         "documents": len(index),
         "segments": {name: VECTORS.read(folder / name)[SEAL] for name in names},
     }
-    if index.places.places is not None:  # processes of shards have the numbers of the whole from here
+    if index.row_map.order is not None:  # processes of shards have the numbers of the whole from here
         described[HELD] = opened(folder, described, index, deleted=np.asarray(index.deleted)).held.tolist()
     STORE.seal(folder, described)
 
 
 def divide_again(
-    before: Path, places: ForwardIndex, rows: np.ndarray, index: ForwardIndex, seed: int, threads: int | None = None
+    before: Path,
+    index_before: ForwardIndex,
+    rows: np.ndarray,
+    index: ForwardIndex,
+    seed: int,
+    threads: int | None = None,
 ) -> None:
     """Write a store of some documents of another, with its codes, but with lists of their own, as a new store has.
 
     Args:
-        before: the folder of that store. places: its index.
+        before: the folder of that store. index_before: its index.
         rows: of the documents there, increasing, int [R]; here they have the rows from 0 on.
         index: of the documents.
 
@@ -363,7 +368,7 @@ def divide_again(
         InputError: as :func:`write_store`.
     """
     described = STORE.read(before)
-    old, pieces = opened(before, described, places), Pieces(index, before.name, Spaces(described["spaces"]))
+    old, pieces = opened(before, described, index_before), Pieces(index, before.name, Spaces(described["spaces"]))
     for piece in pieces:
         pieces.keep_codes(piece, old.codes(rows[piece]))
     kept = {name: value for name, value in described.items() if name in ("model", "checkpoint")}

@@ -25,7 +25,7 @@ def verify(index: Index) -> int:
     """
     description, own = index.description, index.folder / commit_file(index.number)
     INDEX.compare(index.folder, description[FILES], "rebuild the index")
-    for lucene in index.lucene_parts:
+    for lucene in index.lucene_indexes:
         if (commit := lucene.get(COMMIT_FILE)) and f"{lucene['path']}/{commit}" not in description[FILES]:
             path = index.folder / lucene["path"] / commit
             raise InputError(f"{path} is not on the list of {DESCRIPTION}: rebuild the index")
@@ -49,7 +49,7 @@ def _check_statistics(index: Index) -> None:
     counts = Counter[str]()
     for segment in forward.segments:
         counts.update(segment.token_counts())
-    for number, _, local in forward.places.by_segment(forward.deleted):
+    for number, _, local in forward.row_map.by_segment(forward.deleted):
         counts.subtract(forward.segments[number].token_counts(local))
     for field in FIELDS:
         mean = counts[field] / max(forward.documents, 1)

@@ -107,7 +107,7 @@ def test_shards_read_the_inverted_lists_that_the_whole_reads(twins, tmp_path, mo
     folder = shutil.copytree(twins[1], tmp_path / "copy")
     index_command(["--encode", "ktrel", "--index", str(folder), "--nlist", "12", "--nprobe", "10", "--overwrite"])
     forward, shards = Index(folder).forward, [Index(folder, shard=number).forward for number in range(SHARDS)]
-    rows_of = [forward.places.of_shard(number) for number in range(SHARDS)]
+    rows_of = [forward.row_map.of_shard(number) for number in range(SHARDS)]
     key = next(path.name for path in (folder / "encodings/000001").iterdir())
     described = json.loads((folder / "encodings/000001" / key / "encodings.json").read_text())
     spaces = Spaces(described["spaces"])

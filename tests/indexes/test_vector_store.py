@@ -16,7 +16,7 @@ from rerank_plugin.files.checksums import sealed
 from rerank_plugin.indexes import vector_store, vector_store_writer
 from rerank_plugin.indexes.index_folder import forward_checksum
 from rerank_plugin.indexes.rows import Rows
-from rerank_plugin.indexes.vector_store import StorePart, VectorStore, open_store
+from rerank_plugin.indexes.vector_store import SegmentVectors, VectorStore, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, remove_left_pieces, write_store
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.kernels.quantized_products import scores
@@ -63,7 +63,7 @@ def store_of(vectors, lists, seed, spaces=SPACES, given=None):
     positions[rows] = np.arange(len(rows))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(given, minlength=lists))]).astype(np.int64)
     centroids = spaces.quantize(vectors_of(lists, seed + 1, spaces))
-    part = StorePart(spaces.quantize(vectors[rows]), rows, positions, offsets)
+    part = SegmentVectors(spaces.quantize(vectors[rows]), rows, positions, offsets)
     return VectorStore(spaces, [part], Rows([len(vectors)]), centroids, threads=2), given
 
 
@@ -440,13 +440,13 @@ def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
         order = np.argsort(given[rows], kind="stable").astype(np.int32)
         offsets = np.concatenate([[0], np.cumsum(np.bincount(given[rows], minlength=lists))])
         parts.append(
-            StorePart(SPACES.quantize(vectors[rows[order]]), order, np.argsort(order).astype(np.int32), offsets)
+            SegmentVectors(SPACES.quantize(vectors[rows[order]]), order, np.argsort(order).astype(np.int32), offsets)
         )
     gone = np.flatnonzero(random.random(total) < 0.3)
     store = VectorStore(SPACES, parts, index, centroids, probes, threads=2, deleted=gone)
     live = np.setdiff1d(np.arange(total), gone)
     plain, _ = store_of(vectors[live], lists, seed, given=given[live])
-    plain = VectorStore(SPACES, plain.parts, plain.places, centroids, probes, threads=2)
+    plain = VectorStore(SPACES, plain.parts, plain.row_map, centroids, probes, threads=2)
     every = np.arange(total)
     assert store.lists_of(every).tolist() == given.tolist()
     assert store.rows_at(store.positions(every)).tolist() == every.tolist()
