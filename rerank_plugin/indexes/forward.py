@@ -5,7 +5,7 @@ word vector, V vocabulary.
 
 It is one view of the segments (:mod:`rerank_plugin.indexes.segment`) that a commit names, and of what the commit says
 of the whole: the numbers of terms, document frequencies, and deleted documents. *Rows* number the documents of all
-segments. In an index of one shard they are in the order of the segments; in one of several, ``places`` has the place of
+segments. In an index of one shard they are in the order of the segments; in one of several, ``order`` has the place of
 each row among the documents of all segments, one segment after the other.
 
 Rows of deleted documents stay until their segment is merged, but no statistic counts them: document frequencies, mean
