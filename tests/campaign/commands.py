@@ -78,6 +78,7 @@ COMMANDS = (
         before=(INDEX.replace("corpus.jsonl", "other.jsonl"),),
         readers=VERIFIED,
     ),
+    Command("index --shards", f"{INDEX} --shards 2", readers=VERIFIED, cheap=False),
     Command("index --knowledge", f"{INDEX} --knowledge in/kb", readers=VERIFIED, cheap=False),
     Command("index --lucene", "index --lucene in/lucene --index made", readers=OVER_INDEX, cheap=False),
     Command("index --encode", "index --encode ktrel --index made", copied="index", readers=OVER_ENCODINGS),
@@ -145,6 +146,8 @@ COMMANDS = (
             ("--merge", MERGE, "encoded-updated"),
             ("--add to an updated one", "index --add in/other.jsonl --index made --threads 1", "encoded-updated"),
             ("--merge --adapt", f"{MERGE} --adapt", "adapted"),
+            ("--add to shards", "index --add in/other.jsonl --index made --threads 1", "sharded"),
+            ("--merge of shards", MERGE, "sharded"),
         )
     ),
     *(
@@ -217,8 +220,11 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
             run(f"index --export-faiss ktrel --index encoded --output {name} --factory {factory}")
             (folder / name / EXPORT.description).unlink()  # Pyserini writes no checksums
         shutil.copytree(folder / "encoded", folder / "encoded-updated")
-        for line in (ADD, DELETE):
-            run(line.replace("--index made", "--index encoded-updated"))
+        run("index --corpus in/corpus.jsonl --index sharded --threads 1 --shards 2")
+        run("index --encode ktrel --index sharded --judged in/sample:train")
+        for name in ("encoded-updated", "sharded"):
+            for line in (ADD, DELETE):
+                run(line.replace("--index made", f"--index {name}"))
         run("sample --documents 560 --queries 10 --output larger")  # enough for an adapted encoder
         run("index --corpus in/larger --index adapted --threads 1")
         run("index --encode ktrel --index adapted --judged in/sample:train")

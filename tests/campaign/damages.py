@@ -46,7 +46,8 @@ TARGETS = (
     Target("index", "index", f"search --index made --reranker bm25-text {READ}", sealed="index.json"),
     Target("index, verified", "index", "index --verify --index made"),
     Target("updated index", "updated", f"search --index made --reranker bm25-text {READ}", sealed="index.json"),
-    Target("index with concepts", "annotated", "index --verify --index made", sealed="index.json", only="forward"),
+    Target("index with concepts", "annotated", "index --verify --index made", sealed="index.json", only="segments"),
+    Target("index of shards", "sharded", f"search --index made --first-stage hybrid {READ}", sealed="index.json"),
     Target(
         "encodings",
         "encoded",
