@@ -26,7 +26,7 @@ are hard links to those of the commit before where they did not change.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 DESCRIPTION = "index.json"
 COMMIT, COMMITS = "commit", "commits"
@@ -66,6 +66,16 @@ OF_FORMAT_4 = (
 )
 
 
+class InFolder(Protocol):
+    """An open index, or its forward index: the commit ``number`` in a folder."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def number(self) -> int: ...
+
+
 def numbered(number: int) -> str:
     """The number of a commit in names of files."""
     return f"{number:0{MOST_DIGITS}d}"
@@ -81,6 +91,6 @@ def shard_folder(number: int) -> str:
     return f"{SHARDS}/{number:03d}"
 
 
-def derived_folder(index: Any, name: str) -> Path:
+def derived_folder(index: InFolder, name: str) -> Path:
     """The folder of what models derived from the documents of an open index (of `DERIVED`); it need not exist."""
     return index.folder / name / numbered(index.number)

@@ -41,7 +41,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,16 +51,13 @@ from rerank_plugin.files.artifact import DAMAGED, Array, Artifact
 from rerank_plugin.files.checksums import CHECKSUM, SEAL
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.layout import ADAPTED, SHARDS, derived_folder
+from rerank_plugin.indexes.layout import ADAPTED, SHARDS, InFolder, derived_folder
 from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
 from rerank_plugin.indexes.rows import NO_ROWS, Rows
 from rerank_plugin.indexes.segment import Segment
 from rerank_plugin.indexes.vector_search import Fits, Fitting, Hits, Queries, VectorSearch, best_hits, merged_hits
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import LEFT_OUT, Codes, QuantizedQueries, Spaces
-
-if TYPE_CHECKING:
-    from rerank_plugin.indexes.index_folder import Index
 
 log = logging.getLogger(__name__)
 
@@ -457,6 +454,6 @@ def again(index: ForwardIndex, described: dict) -> str:
     return f"encode again with: {encode_command(index, checkpoint)} --overwrite"
 
 
-def encode_command(index: ForwardIndex | Index, checkpoint: str | Path) -> str:
+def encode_command(index: InFolder, checkpoint: str | Path) -> str:
     """The command that encodes the documents of an index."""
     return f"rerank-plugin index --encode {checkpoint} --index {index.folder}"
