@@ -30,15 +30,15 @@ import rerank_plugin as rp
 from rerank_plugin import options as commandline
 from rerank_plugin.base.progress import progress
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
+from rerank_plugin.encoding.faiss_export import ExportConfig, export_faiss
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.faiss_folder import INDEX
 from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, derived_folder
 from rerank_plugin.indexes.stored_texts import StoredTexts
 from rerank_plugin.indexes.vector_store import ENCODER
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, QueryEncoder
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
-from rerank_plugin.retrieval.faiss_export import ExportConfig, export_faiss
 from rerank_plugin.retrieval.hybrid import WEIGHTS, HybridConfig
 
 STEPS = ("build", "tune", "time", "update", "quality")

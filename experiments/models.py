@@ -21,6 +21,7 @@ from experiments.overlap import shown
 from rerank_plugin.base.progress import progress
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import documents, queries_and_judgments
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.evaluation.significance import Comparison, paired_t_test
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.plots import panels
@@ -29,7 +30,6 @@ from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.encoder.folder import open_encoder
 from rerank_plugin.models.register import packaged_folder
 from rerank_plugin.options import run
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import LINEAR, FusionConfig
 from rerank_plugin.retrieval.register import configure
 

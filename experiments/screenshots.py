@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 import rerank_plugin as rp
 from rerank_plugin.corpora import documents
-from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 OPEN = "#hit-list .open"

@@ -31,7 +31,7 @@ _PUBLIC = {  # as in __init__.pyi, which type checkers read
     "rank_many": "rerank_plugin.ranking.ranked_lists",
     "read_run": "rerank_plugin.files.runs",
     "train_model": "rerank_plugin.training.train_model",
-    "update_index": "rerank_plugin.retrieval.updates",
+    "update_index": "rerank_plugin.encoding.updates",
     "write_run": "rerank_plugin.files.runs",
 }
 __all__ = sorted(_PUBLIC)

@@ -2,6 +2,7 @@ from rerank_plugin.base.errors import InputError as InputError
 from rerank_plugin.base.filters import Filter as Filter
 from rerank_plugin.base.records import Document as Document
 from rerank_plugin.base.records import Query as Query
+from rerank_plugin.encoding.updates import update_index as update_index
 from rerank_plugin.evaluation.judged_runs import evaluate_runs as evaluate_runs
 from rerank_plugin.files.runs import RankedList as RankedList
 from rerank_plugin.files.runs import read_run as read_run
@@ -15,7 +16,6 @@ from rerank_plugin.ranking.ranked_lists import rank_many as rank_many
 from rerank_plugin.ranking.reranker import RankedText as RankedText
 from rerank_plugin.ranking.reranker import Reranker as Reranker
 from rerank_plugin.ranking.searcher import Searcher as Searcher
-from rerank_plugin.retrieval.updates import update_index as update_index
 from rerank_plugin.training.train_model import train_model as train_model
 
 __version__: str

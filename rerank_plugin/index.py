@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
+from rerank_plugin.encoding.faiss_export import ExportConfig
 from rerank_plugin.indexes.vector_store import DEPTH, ENCODER
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_pieces
-from rerank_plugin.retrieval.faiss_export import ExportConfig
 
 if TYPE_CHECKING:
     from rerank_plugin.corpora import Problems
+    from rerank_plugin.encoding.index_encoder import IndexEncoder
     from rerank_plugin.indexes.forward import ForwardIndex
-    from rerank_plugin.retrieval.encoding import IndexEncoder
 
 log = logging.getLogger(__name__)
 
@@ -178,10 +178,10 @@ def main(argv: list[str] | None = None) -> None:
 
 def verify(options: Namespace) -> None:
     """Compare the files of an index with their checksums."""
+    from rerank_plugin.encoding.index_encoder import IndexEncoder
     from rerank_plugin.indexes import verification
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.layout import ADAPTED, derived_folder
-    from rerank_plugin.retrieval.encoding import IndexEncoder
 
     index = Index(options.index)
     files, adapted = verification.verify(index), derived_folder(index, ADAPTED)
@@ -255,9 +255,9 @@ def _log(problems: Problems) -> None:
 def update(options: Namespace) -> None:
     """Delete documents from an index, add documents, and merge; prints a line for each."""
     from rerank_plugin.corpora import Problems, documents
+    from rerank_plugin.encoding.updates import add_documents, merge_index
     from rerank_plugin.files.text_files import lines
     from rerank_plugin.indexes import updating
-    from rerank_plugin.retrieval.updates import add_documents, merge_index
 
     def report(done: str, number: int) -> None:
         print(f"{options.index}: {done} in {time.monotonic() - started:.1f} s; {number:,} documents")
@@ -311,9 +311,9 @@ def encode(options: Namespace) -> None:
 
     Existing encodings are kept if only these, or the adapted encoder, are missing or requested.
     """
+    from rerank_plugin.encoding.index_encoder import IndexEncoder
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.layout import ADAPTED, derived_folder
-    from rerank_plugin.retrieval.encoding import IndexEncoder
 
     lists = commandline.configured(ListsConfig, options, seed=options.seed)
     encoder = IndexEncoder(Index(options.index).forward, options.encode, options.device)
@@ -361,8 +361,8 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
 
 def export(options: Namespace) -> None:
     """Write the document vectors of an encoder as a Faiss index."""
+    from rerank_plugin.encoding.faiss_export import export_faiss
     from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.retrieval.faiss_export import export_faiss
 
     config = commandline.configured(ExportConfig, options, seed=options.seed)
     exporting = partial(commandline.progress, description="exporting", unit="batches")

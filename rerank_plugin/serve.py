@@ -159,9 +159,9 @@ def _by_name(values: list[str]) -> dict[str, str]:
 def _build_sample() -> None:
     """Build and encode the index of the bundled sample if it does not exist."""
     if not SAMPLE.is_dir():
+        from rerank_plugin.encoding.index_encoder import IndexEncoder
         from rerank_plugin.indexes.corpus_index import build_index
         from rerank_plugin.indexes.vector_store import ENCODER
-        from rerank_plugin.retrieval.encoding import IndexEncoder
 
         log.warning("building the index of the bundled sample in %s", SAMPLE)
         encoder = IndexEncoder(build_index("sample", SAMPLE).forward, ENCODER)

@@ -17,10 +17,10 @@ from ray.util import ActorPool
 from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.connection import cluster_processors, connect, environment
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import quantized_vectors
 from rerank_plugin.models.document_encodings import EncodedPiece, document_encoder
-from rerank_plugin.retrieval.encoding import IndexEncoder
 
 AHEAD = 3  # pieces that each process is sent before their turn
 RETRIES = 3  # of a piece whose process died

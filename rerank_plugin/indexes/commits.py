@@ -6,7 +6,7 @@ their commit, which ends with their process. After the switch, and before the ne
 nobody has open are removed.
 
 No other module removes a file that a commit names. Encodings, which a commit need not have, are also replaced by
-:mod:`rerank_plugin.retrieval.encoding`.
+:mod:`rerank_plugin.encoding.index_encoder`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems, pubmed_xml
 from rerank_plugin.corpora.records import Deletion, DocumentStream
+from rerank_plugin.encoding.updates import add_documents
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import APPLIED, Index
 from rerank_plugin.indexes.layout import DESCRIPTION
@@ -34,7 +35,6 @@ from rerank_plugin.indexes.update_report import UpdateReport
 from rerank_plugin.pubmed.distribution import UPDATES, SourceFile, file_name
 from rerank_plugin.pubmed.mirror import Mirror
 from rerank_plugin.pubmed.selection import Selection
-from rerank_plugin.retrieval.updates import add_documents
 
 SOURCE = "pubmed"
 ROWS = 1 << 20  # whose ids are compared at once
@@ -137,7 +137,7 @@ def bring_up_to_date(
         folder: of the index, which is built if it does not exist.
         filter: selects the records of a new index; one that exists keeps its own.
         threads, device: of Lucene's indexing and of encoding, as for
-            :func:`~rerank_plugin.retrieval.updates.add_documents`.
+            :func:`~rerank_plugin.encoding.updates.add_documents`.
         progress: wraps the documents of each file, for a progress bar.
 
     Raises:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
+from rerank_plugin.encoding.updates import update_index
 from rerank_plugin.files.outputs import OutputLockedError
-from rerank_plugin.retrieval.updates import update_index
 from rerank_plugin.service.bodies import JsonBody
 from rerank_plugin.service.errors import RequestError, error_responses
 from rerank_plugin.service.state import get_service

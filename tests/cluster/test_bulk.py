@@ -10,11 +10,11 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.cluster.opening import ClusterPlace
 from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.shard_building import build_shards
 from rerank_plugin.models import document_encodings
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from tests.cluster.conftest import SHARDS, dated_documents
 
 

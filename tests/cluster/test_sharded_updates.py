@@ -15,6 +15,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.index import RemoteIndex
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Problems
+from rerank_plugin.encoding.updates import merge_index
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.indexes import updating
@@ -27,7 +28,6 @@ from rerank_plugin.indexes.sharding import Commit, shard_of
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import configure
-from rerank_plugin.retrieval.updates import merge_index
 from tests.indexes import encoded
 from tests.indexes.updates import (
     QUERIES,

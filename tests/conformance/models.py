@@ -17,6 +17,7 @@ import torch
 
 from rerank_plugin import rerankers
 from rerank_plugin.base.records import Document, Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoints import model_classes
@@ -27,7 +28,6 @@ from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.models.register import names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
 from tests.devices import DEVICE

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from experiments import dense_engines
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.retrieval.encoding import IndexEncoder
 
 pytest.importorskip("faiss")
 

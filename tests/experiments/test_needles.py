@@ -7,9 +7,9 @@ import pytest
 
 import rerank_plugin as rp
 from experiments import needles
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
-from rerank_plugin.retrieval.encoding import IndexEncoder
 
 
 def ranked(*ids):

@@ -7,6 +7,8 @@ import numpy as np
 
 import rerank_plugin as rp
 from rerank_plugin.base.records import Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
+from rerank_plugin.encoding.judged import write_judged
 from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.derived import stores
 from rerank_plugin.indexes.layout import ADAPTED, JUDGED, derived_folder
@@ -17,8 +19,6 @@ from rerank_plugin.models import checkpoints, register
 from rerank_plugin.models.ktrel import adaptation
 from rerank_plugin.rerankers import RerankerOptions, load
 from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encoding import IndexEncoder
-from rerank_plugin.retrieval.neighbours import write_judged
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.text.vocabulary import HASHED
 from tests import small

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from rerank_plugin.corpora import Problems
+from rerank_plugin.encoding.updates import merge_index
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import DERIVED
 from rerank_plugin.indexes.shard_building import build_shards
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.retrieval.updates import merge_index
 from tests.indexes import encoded
 from tests.indexes.alike import search_alike
 from tests.indexes.updates import (

@@ -7,10 +7,10 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.corpora import Problems, documents
+from rerank_plugin.encoding.updates import add_documents
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.shard_building import build_shards
-from rerank_plugin.retrieval.updates import add_documents
 from tests.corpora.pubmed import article, deletion, xml
 
 HELD = [article("1", "held v2", version=2), article("2", "held v1"), article("3", "held v1")]

@@ -17,6 +17,8 @@ from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.encoding.index_encoder import IndexEncoder
+from rerank_plugin.encoding.updates import add_documents, merge_index
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import derived, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside
@@ -26,8 +28,6 @@ from rerank_plugin.indexes.layout import ADAPTED, commit_file, derived_folder
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
-from rerank_plugin.retrieval.encoding import IndexEncoder
-from rerank_plugin.retrieval.updates import add_documents, merge_index
 from tests import annotated, small
 from tests.indexes import encoded
 from tests.indexes.alike import search_alike
@@ -73,8 +73,9 @@ def rp_first_stage(name):
 
 def test_vectors_of_deleted_documents_are_not_found(tmp_path):
     """Neither by a query, nor as similar, nor as relevant for a judged query."""
+    from rerank_plugin.encoding.judged import write_judged
     from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
-    from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
+    from rerank_plugin.retrieval.neighbours import NeighboursConfig
 
     index = build(tmp_path / "index", [document(number) for number in range(40)])
     IndexEncoder(index.forward, "ktrel").encode()

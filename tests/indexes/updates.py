@@ -14,6 +14,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.cluster.index import RemoteIndex, Shards
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Document, Problems
+from rerank_plugin.encoding.updates import add_documents
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import DERIVED, commit_file
@@ -25,7 +26,6 @@ from rerank_plugin.rerankers.lexical import title_frequency
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import configure
-from rerank_plugin.retrieval.updates import add_documents
 from tests import small
 
 WORDS = "aspirin heart stroke women risk cancer attack migraine diet smoke".split()

@@ -13,6 +13,7 @@ import rerank_plugin as rp
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes import verification
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
@@ -20,7 +21,6 @@ from rerank_plugin.models import document_encodings
 from rerank_plugin.models.encoder.model import Encoder
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from tests.models import tiny_encoders
 
 pytest.importorskip("sentence_transformers")

@@ -13,6 +13,7 @@ from rerank_plugin import embed, search
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import encodings_folder
@@ -23,7 +24,6 @@ from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.rerankers import RerankerOptions, load
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.text.vocabulary import Vocabulary

@@ -12,6 +12,7 @@ from lxml import etree
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.corpora import Problems, pubmed_xml
+from rerank_plugin.encoding.updates import add_documents
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.headings import Headings
@@ -20,7 +21,6 @@ from rerank_plugin.pubmed.applying import applied, bring_up_to_date, next_missin
 from rerank_plugin.pubmed.distribution import SourceFile
 from rerank_plugin.pubmed.mirror import Mirror, file_md5
 from rerank_plugin.pubmed.selection import Selection, with_narrower
-from rerank_plugin.retrieval.updates import add_documents
 from rerank_plugin.sample.pubmed import write_distribution
 from tests.annotated import knowledge_base
 from tests.pubmed.conftest import PLAN

@@ -10,6 +10,7 @@ import torch
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.models import checkpoints
@@ -17,7 +18,6 @@ from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import from_checkpoint
 from rerank_plugin.retrieval import dense
 from rerank_plugin.retrieval.dense import DenseConfig
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from tests import annotated, small
 from tests.conformance.models import Case, make
 from tests.devices import DEVICE

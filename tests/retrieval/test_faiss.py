@@ -14,15 +14,15 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems, documents
+from rerank_plugin.encoding.faiss_export import ExportConfig, export_faiss
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.files import checksums
 from rerank_plugin.indexes import faiss_folder
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.faiss_folder import FaissFolder, read_header
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.models.encoder.folder import minilm_folder
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.faiss import FaissConfig
-from rerank_plugin.retrieval.faiss_export import ExportConfig, export_faiss
 from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.retrieval.query_vectors import FolderEncoder, QueryVectorsConfig

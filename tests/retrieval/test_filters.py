@@ -133,7 +133,7 @@ def test_lucene_filters_before_the_cut(dated, name, depth):
 @pytest.fixture(scope="module")
 def encoded(dated, tmp_path_factory):
     """A copy of the index with the vectors of the bundled encoder."""
-    from rerank_plugin.retrieval.encoding import IndexEncoder
+    from rerank_plugin.encoding.index_encoder import IndexEncoder
 
     copy = Index(shutil.copytree(dated.folder, tmp_path_factory.mktemp("encoded") / "index"))
     IndexEncoder(copy.forward, "ktrel").encode()

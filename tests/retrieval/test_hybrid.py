@@ -7,14 +7,15 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
+from rerank_plugin.encoding.judged import write_judged
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.retrieval import hybrid
 from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encoding import IndexEncoder
 from rerank_plugin.retrieval.fusion import min_max
-from rerank_plugin.retrieval.neighbours import NeighboursConfig, write_judged
+from rerank_plugin.retrieval.neighbours import NeighboursConfig
 from rerank_plugin.retrieval.register import configure
 
 QUERY = Query("q", "heart attack in women with diabetes")

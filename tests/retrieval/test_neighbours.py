@@ -9,10 +9,11 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.encoding.index_encoder import IndexEncoder
+from rerank_plugin.encoding.judged import write_judged
 from rerank_plugin.models import checkpoints
 from rerank_plugin.retrieval.dense import QueryEncoder
-from rerank_plugin.retrieval.encoding import IndexEncoder
-from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit, write_judged
+from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit
 from tests import small
 from tests.models import encodable
 

@@ -5,7 +5,7 @@ from urllib.parse import urlparse
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.browser import ARGUMENTS, CHROMIUM, HOSTILE, METADATA
 from tests.service.live import serving

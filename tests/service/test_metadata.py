@@ -4,7 +4,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.corpora import documents
-from rerank_plugin.retrieval.encoding import IndexEncoder
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 

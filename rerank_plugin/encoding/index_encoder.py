@@ -196,10 +196,10 @@ class IndexEncoder:
             specs: specs of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.
 
         Raises:
-            InputError: a source cannot be read, or as in :func:`rerank_plugin.retrieval.neighbours.write_judged`.
+            InputError: a source cannot be read, or as in :func:`rerank_plugin.encoding.judged.write_judged`.
         """
         from rerank_plugin.corpora import queries_and_judgments
-        from rerank_plugin.retrieval.neighbours import write_judged
+        from rerank_plugin.encoding.judged import write_judged
 
         sets = [(spec, *queries_and_judgments(spec)) for spec in specs]
         with adding_to(self.index.owner):

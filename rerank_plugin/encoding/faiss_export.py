@@ -15,11 +15,11 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.base.settings import setting
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.faiss_folder import EXPORT, IDS, INDEX
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
-from rerank_plugin.retrieval.encoding import IndexEncoder
 
 log = logging.getLogger(__name__)
 

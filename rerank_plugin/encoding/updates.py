@@ -13,6 +13,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import Problems
+from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.corpus_index import records_of
 from rerank_plugin.indexes.derived import Encoder, Renumbered, carry_judged, stores
@@ -22,7 +23,6 @@ from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.updating import UpdateReport
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, encode_command
 from rerank_plugin.indexes.vector_store_writer import divide_again, lists_config
-from rerank_plugin.retrieval.encoding import IndexEncoder
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def add_documents(
     """Add documents to an index as :func:`rerank_plugin.indexes.updating.add` does, with their encodings.
 
     Args:
-        device, batch_size: of encoding, as in :class:`~rerank_plugin.retrieval.encoding.IndexEncoder`.
+        device, batch_size: of encoding, as in :class:`~rerank_plugin.encoding.index_encoder.IndexEncoder`.
     """
 
     def open_encoder(index: ForwardIndex, store: Path, described: dict) -> Encoder:

@@ -1,0 +1,1 @@
+"""What models make of an index: encodings, judged queries, the adapted encoder; and its updates, which keep them."""
