@@ -16,7 +16,7 @@ _SMALL = "of|the|and|de|for|in|on|&"
 _CAPITAL = r"[^\W\d_a-zß-ÿ][\w'’.&-]*"
 # A last name of up to four words, and initials; or names that all begin with a capital letter.
 _AUTHOR = re.compile(r"\s*(?:[^\W\d_][\w'’.-]*,? ){1,4}(?:[^\W\d_]\.? ?){1,3}\s*")
-_CAPITALS = re.compile(rf"\s*(?:{_CAPITAL}|{_SMALL})(?: (?:{_CAPITAL}|{_SMALL}))+\s*")
+_CAPITALS = re.compile(rf"\s*(?:{_CAPITAL},?|{_SMALL})(?: (?:{_CAPITAL},?|{_SMALL}))+\s*")
 _JOURNAL = re.compile(r"\s*(?:the\s|.*\b(?:journal|annals|archives|acta|proceedings)\b).{1,200}", re.IGNORECASE)
 _INITIALS = re.compile(r"[^\W\d_a-zß-ÿ]{1,3}")
 _LAST_NAME = re.compile(

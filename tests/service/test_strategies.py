@@ -107,6 +107,7 @@ def test_a_query_of_a_librarian(librarian, row, way, capsys):
         ("Smith JA et al. N Engl J Med", "1 16"),
         ("N Engl J Med 2019", "1"),
         ("Lancet 2014", "5"),
+        ("Müller, Katrin", "2 9"),
         ("Inventive Liver Study Group", "12"),
         ("Inventive Liver Study Group[cn] recommendations", "12"),
         ("My strategy\n1. metformin[tiab] OR\naspirin[tiab]\n2. asthma[tiab]\n3. 1 OR 2", "1 2 3 4 7 14 21 22"),
