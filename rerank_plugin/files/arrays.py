@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
+from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -97,8 +98,11 @@ def open_array(path: Path, dtype: Any = None, shape: Sequence[int | None] | None
     Raises:
         ValueError: the file holds no such array.
     """
-    with HEADERS:
-        array = npy.open_memmap(regular(path), mode="r")
+    try:
+        with HEADERS:
+            array = npy.open_memmap(regular(path), mode="r")
+    except (SyntaxError, TokenError) as error:  # of a header that is damaged
+        raise ValueError(f"{path} has no header of an array ({error})") from None
     shape = [None] * array.ndim if shape is None else shape
     fits = len(shape) == array.ndim and all(one in (None, other) for one, other in zip(shape, array.shape))
     if not fits or not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):

@@ -1,5 +1,7 @@
 """Arrays that grow on disk, and the gather of many slices."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,3 +89,16 @@ def test_an_array_of_another_type_or_shape_is_refused(tmp_path):
     np.save(tmp_path / "array.npy", np.asfortranarray(np.ones((3, 2), np.float32)))
     with pytest.raises(ValueError, match="array.npy is "):
         open_array(tmp_path / "array.npy")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_any_damage_of_a_header_is_a_value_error(tmp_path):
+    """NumPy reads headers as Python, and raises what its parser does."""
+    np.save(path := tmp_path / "a.npy", np.arange(3))
+    header = path.read_bytes()
+    for bit in range(8 * 76):  # its text ends there
+        damaged = bytearray(header)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with suppress(ValueError):
+            open_array(path)
