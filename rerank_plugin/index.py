@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 def arguments() -> commandline.Parser:
     parser = commandline.parser(
         "index",
-        "Index a corpus of titles and abstracts: a Lucene index (fields title, abstract, contents, with positions and\n"
-        "document vectors; metadata; the stored documents) and, beside it, the forward index that the rerankers read.\n"
+        "Index a corpus of titles and abstracts: a Lucene index (fields title, abstract, contents, with positions;\n"
+        "metadata; the stored documents) and, beside it, the forward index that the rerankers read.\n"
         "Or build the forward index alone, beside an existing Lucene index.",
         "examples:\n  rerank-plugin index --corpus sample --index indexes/sample\n"
         "  rerank-plugin index --encode ktrel --index indexes/sample\n\n"
@@ -89,6 +89,8 @@ def _add_building_options(group: Any) -> None:
     add("--strict", action="store_true", help=strict)
     shards = "divide the index into N shards, each built by a process of its own; scores and order stay the same"
     add("--shards", type=int, metavar="N", help=shards)
+    vectors = "store term vectors, which Pyserini's own RM3 and Rocchio read; bm25+rm3 of search needs none"
+    add("--term-vectors", action="store_true", help=vectors)
     stem = "stemmer of the forward index; Lucene's fields are not changed (default: none)"
     add("--stem", choices=("krovetz",), help=stem)
     knowledge = (
@@ -146,8 +148,9 @@ def main(argv: list[str] | None = None) -> None:
     for name in ("stem", "knowledge"):
         if getattr(options, name) and not (options.corpus or options.lucene):
             parser.error(f"--{name} is for building an index: give it with --corpus or --lucene")
-    if options.shards and not options.corpus:
-        parser.error("--shards is for building an index of a corpus: give it with --corpus")
+    for name in ("shards", "term_vectors"):
+        if getattr(options, name) and not options.corpus:
+            parser.error(f"{commandline.flag(name)} is for building an index of a corpus: give it with --corpus")
     if options.shards and options.knowledge:
         parser.error("--shards divides indexes without concepts: leave out --knowledge")
     if options.cluster and not (options.shards or options.encode):
@@ -228,7 +231,7 @@ def build(options: Namespace) -> None:
     else:
         corpus = documents(options.corpus, problems)
         source = shlex.join(options.corpus) if len(options.corpus) > 1 else options.corpus[0]
-        shared["threads"] = options.threads
+        shared |= {"threads": options.threads, "term_vectors": options.term_vectors}
         if options.shards:
             place = commandline.place(options)
             shared["place"] = None if place is None else place.with_own_heap()

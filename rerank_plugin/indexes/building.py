@@ -22,7 +22,7 @@ from rerank_plugin.files.outputs import link_or_copy, replacing_folder
 from rerank_plugin.files.string_table import SeenHashes, hash_strings
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.index_folder import APPLIED, INDEX, NORMALIZATION
+from rerank_plugin.indexes.index_folder import APPLIED, INDEX, NORMALIZATION, TERM_VECTORS
 from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.layout import DESCRIPTION
 from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
@@ -99,6 +99,7 @@ def build_single(
     tokenizer: Tokenizer = PLAIN,
     annotator: Annotator | None = None,
     applied: Mapping[str, Any] | None = None,
+    term_vectors: bool = False,
 ) -> BuildReport:
     """Build ``folder`` from documents, in a temporary sibling that is renamed when everything is written.
 
@@ -112,6 +113,7 @@ def build_single(
         annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
             without one the index holds no concepts.
         applied: the caller's record of what the documents are, under `APPLIED` in the description.
+        term_vectors: store Lucene's term vectors, which Pyserini's own RM3 and Rocchio read.
 
     Raises:
         InputError: an existing output must not be replaced, or there is no document to index.
@@ -121,15 +123,21 @@ def build_single(
         commit.entries |= {} if applied is None else {APPLIED: dict(applied)}
         batches = distinct_batches(progress(documents), problems)
         lucene = building / commit.lucene[0].path
-        metadata = write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, threads)
-        return finish_build(commit, [_all_of(commit, 0)], source, tokenizer, problems, metadata)
+        metadata = write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, threads, term_vectors)
+        return finish_build(commit, [_all_of(commit, 0)], source, tokenizer, problems, metadata, term_vectors)
 
 
 Batches = Iterable[tuple[list[Document], np.ndarray | None]]  # documents, and the hashes of their ids, uint64 [n]
 
 
 def write_part(
-    segment: Path, lucene: Path, batches: Batches, tokenizer: Tokenizer, annotator: Any, threads: int | None
+    segment: Path,
+    lucene: Path,
+    batches: Batches,
+    tokenizer: Tokenizer,
+    annotator: Any,
+    threads: int | None,
+    term_vectors: bool,
 ) -> Mapping[str, int]:
     """Write documents into a segment and a Lucene index; each is tokenized and annotated once.
 
@@ -143,7 +151,7 @@ def write_part(
             yield batch
             writer.extend(batch, hashes)
 
-    metadata = write_documents(written(), lucene, threads)
+    metadata = write_documents(written(), lucene, threads, term_vectors)
     writer.close()
     return metadata
 
@@ -168,6 +176,7 @@ def finish_build(
     tokenizer: Tokenizer,
     problems: Problems,
     metadata: Mapping[str, int] | None = None,
+    term_vectors: bool = False,
 ) -> BuildReport:
     """Write the first commit of an index, whose segments are written.
 
@@ -179,7 +188,8 @@ def finish_build(
         for part, update in zip(parts, commit.lucene):
             update.built(part.segment.ids, FIELDS)
         commit.described = {
-            "fields": FIELDS, "analyzer": PORTER, NORMALIZATION: VERSION, "positions": True, "document_vectors": True,
+            "fields": FIELDS, "analyzer": PORTER, NORMALIZATION: VERSION, "positions": True,
+            TERM_VECTORS: term_vectors,
             "metadata": dict(sorted(metadata.items())),
         }  # fmt: skip
     entries = {
@@ -207,9 +217,11 @@ def _knowledge(building: Path, annotator: Any) -> IndexKnowledge | None:
     return IndexKnowledge(building / KNOWLEDGE, annotator.settings)
 
 
-def write_documents(batches: Iterable[list[Document]], folder: Path, threads: int | None) -> Mapping[str, int]:
+def write_documents(
+    batches: Iterable[list[Document]], folder: Path, threads: int | None, term_vectors: bool
+) -> Mapping[str, int]:
     """Write batches of documents into a new Lucene index; returns the number of documents with each metadata field."""
-    lucene = LuceneWriter(folder, threads or processors())
+    lucene = LuceneWriter(folder, threads or processors(), term_vectors)
     # Java works without the GIL while the next documents are tokenized.
     with ThreadPoolExecutor(1, initializer=detach_at_thread_end) as executor:
         waiting: list[Future[None]] = []

@@ -24,6 +24,7 @@ def build_index(
     *,
     overwrite: bool = False,
     threads: int | None = None,
+    term_vectors: bool = False,
 ) -> Index:
     """Index a corpus and open the index. Invalid records are left out and counted in a warning.
 
@@ -33,13 +34,14 @@ def build_index(
         folder: the index folder; it appears when everything is written.
         overwrite: replace an existing index.
         threads: Lucene's indexing threads; by default the number of CPU cores.
+        term_vectors: store Lucene's term vectors, which Pyserini's own RM3 and Rocchio read.
 
     Raises:
         InputError: the corpus cannot be read or has no document, or an existing output must not be replaced.
     """
     problems = Problems()
     records, source = records_of(corpus, problems)
-    building.build_single(records, Path(folder), source, problems, overwrite, threads)
+    building.build_single(records, Path(folder), source, problems, overwrite, threads, term_vectors=term_vectors)
     for line in problems.summary():
         log.warning("%s", line)
     return Index(folder)

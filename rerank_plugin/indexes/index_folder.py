@@ -50,6 +50,7 @@ from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
 
+TERM_VECTORS = "document_vectors"  # under "lucene": whether Lucene stores them; missing in other tools' indexes
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
 APPLIED = "applied"  # in the description: a record of the caller's, of what was indexed; updates without one keep it
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document

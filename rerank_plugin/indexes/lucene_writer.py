@@ -26,20 +26,24 @@ NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 
 
 class LuceneWriter:
-    """Writes the Lucene index: fields title, abstract and contents, with positions and document vectors.
+    """Writes the Lucene index: fields title, abstract and contents, with positions.
 
     Metadata are fields, too (:mod:`rerank_plugin.base.metadata_fields`), most with entire values as
     terms. A document is stored under ``raw`` as a JSON object with its id, contents, title, abstract and metadata, as
     they are; the fields are analyzed in the form of :func:`~rerank_plugin.text.normalization.analyzable`.
 
+    Args:
+        term_vectors: store them, too: Pyserini's own RM3 and Rocchio read them.
+
     Attributes:
         metadata: the number of documents with each field of metadata.
     """
 
-    def __init__(self, folder: Path, threads: int):
+    def __init__(self, folder: Path, threads: int, term_vectors: bool = False):
         self.folder, self.metadata = folder, Counter[str]()
         arguments = ["-index", java_path(folder).toString(), "-input", "", "-collection", "JsonCollection"]
-        arguments += ["-threads", str(threads), "-storePositions", "-storeDocvectors", "-storeRaw", "-fields", *FIELDS]
+        arguments += ["-threads", str(threads), "-storePositions", "-storeRaw", "-fields", *FIELDS]
+        arguments += ["-storeDocvectors"] if term_vectors else []
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")
         config = fields.readField(self.indexer, "writer", True).getConfig()

@@ -49,6 +49,7 @@ def build_shards(
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
     place: Place | None = None,
+    term_vectors: bool = False,
 ) -> BuildReport:
     """Build an index of shards; arguments as in :func:`~rerank_plugin.indexes.building.build_single`.
 
@@ -66,6 +67,7 @@ def build_shards(
     with replacing_folder(folder, INDEX, overwrite) as building:
         commit = NextCommit(building, shards=shards)
         settings = {"threads": max(1, (threads or cores()) // shards), "stemmer": tokenizer.settings.get("stemmer")}
+        settings |= {"term_vectors": term_vectors}
         numbers, metadata = [np.zeros(0, np.uint16)], Counter[str]()
         with ExitStack() as stack:
             builders = [
@@ -86,7 +88,7 @@ def build_shards(
         for segment, shard, rows in parts:
             if len(segment) != len(rows):
                 raise RuntimeError(f"shard {shard} holds {len(segment)} documents, expected {len(rows)}")
-        return finish_build(commit, parts, source, tokenizer, problems, metadata)
+        return finish_build(commit, parts, source, tokenizer, problems, metadata, term_vectors)
 
 
 def _check_filled(counts: np.ndarray, source: str, problems: Problems) -> None:

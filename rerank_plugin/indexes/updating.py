@@ -27,7 +27,7 @@ from rerank_plugin.files.outputs import temporary_folder
 from rerank_plugin.indexes.building import BATCH, Batches, check_some, distinct_batches, write_part
 from rerank_plugin.indexes.commits import NextCommit, next_commit
 from rerank_plugin.indexes.derived import Adapt, OpenEncoder, Renumbered, carry
-from rerank_plugin.indexes.index_folder import APPLIED, Index
+from rerank_plugin.indexes.index_folder import APPLIED, TERM_VECTORS, Index
 from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.revisions import Revisions
 from rerank_plugin.indexes.rows import NO_ROWS
@@ -89,7 +89,9 @@ def add(
             rows_of = _Division(temporary, commit.shards or 1)
             for shard, some in rows_of.divided(batches()):
                 lucene = temporary / f"lucene{shard}"
-                written = write_part(commit.segment_folder(shard), lucene, some, index.tokenizer, annotator, threads)
+                folders = commit.segment_folder(shard), lucene
+                vectors = commit.described[TERM_VECTORS]
+                written = write_part(*folders, some, index.tokenizer, annotator, threads, vectors)
                 metadata.update(written)
                 segment = commit.opened(shard)
                 if len(segment):

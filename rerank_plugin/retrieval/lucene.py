@@ -22,7 +22,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import seconds_left
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.index_folder import NORMALIZATION, Index
+from rerank_plugin.indexes.index_folder import NORMALIZATION, TERM_VECTORS, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
@@ -30,6 +30,7 @@ from rerank_plugin.java.jvm import java_class
 from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.retrieval.expansion import MESH, Expansion, kinds_of
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+from rerank_plugin.retrieval.rm3 import RelevanceModel
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class LuceneFirstStage:
         self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
         if lucene.get("path", "lucene") == "lucene" and NORMALIZATION not in lucene:
             _warn_old_normalization(str(index.folder), index.rebuild)
-        self.expansion = self._new_expansion()
+        self.expansion, self.relevance_model = self._new_expansion(), self._new_relevance_model()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
         self._json = self._hits_writer()  # before threads start: its setup is not thread-safe in pyjnius
@@ -132,6 +133,10 @@ class LuceneFirstStage:
             return None
         headings = Headings.of(self.index.knowledge) if MESH in kinds else None
         return Expansion(kinds, field, lambda text: self._tokens(text).toArray(), headings)
+
+    def _new_relevance_model(self) -> RelevanceModel | None:
+        own = TERM_VECTORS in self.index.description["lucene"]
+        return RelevanceModel(self.reader, self.analyzer, self.config.field) if own else None
 
     def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
@@ -157,6 +162,7 @@ class LuceneFirstStage:
         configured = copy(self)
         configured.config, configured.name = config, config.name
         configured.searcher, configured.expansion = configured._new_searcher(), configured._new_expansion()
+        configured.relevance_model = configured._new_relevance_model()
         return configured
 
     def _hits_writer(self) -> Any:
@@ -305,12 +311,25 @@ class LuceneFirstStage:
     def _expanded(
         self, words: Any, text: str, tokens: Any, filter: Any, feedback: Any, terms: int, weight: float
     ) -> LuceneSearch:
-        """A search with the query expanded by Anserini's RM3 ([K] 4.3) from the Lucene hits ``feedback``.
+        """A search with the query expanded by RM3 ([K] 4.3) from the Lucene hits ``feedback``.
 
         ``filter`` is a Lucene query that the hits must match, or None.
         """
         if not tokens.size():
             return self._hits
+        if self.relevance_model is None:
+            return self._expanded_by_anserini(words, text, tokens, filter, feedback, terms, weight)
+        hits = feedback.scoreDocs
+        scores = np.array([hit.score for hit in hits], np.float32)
+        expanded = self.relevance_model.query(tokens, [hit.doc for hit in hits], scores, terms, weight)
+        if filter is not None:
+            expanded = clauses((filter, "FILTER"), (expanded, "MUST"))
+        return lambda _, depth: self._hits(expanded, depth)
+
+    def _expanded_by_anserini(
+        self, words: Any, text: str, tokens: Any, filter: Any, feedback: Any, terms: int, weight: float
+    ) -> LuceneSearch:
+        """The same from the term vectors of another tool's index, whose terms our reading of its texts may not give."""
         documents = java_class("io.anserini.search.ScoredDocs").fromTopDocs(feedback, self.searcher)
         rm3 = java_class("io.anserini.rerank.lib.Rm3Reranker")(
             self.analyzer, None, self.config.field, terms, len(documents.lucene_docids), weight, False, True
