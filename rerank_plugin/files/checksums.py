@@ -77,14 +77,6 @@ def is_sound(description: Mapping[str, Any], name: str = CHECKSUM) -> bool:
     return name not in description or description[name] == checksum_of(description, name)
 
 
-def check_description(path: Path, description: Mapping[str, Any], again: str, name: str = CHECKSUM) -> None:
-    """An `InputError` if the description in a file was changed since, which whoever changes it can allow."""
-    if not is_sound(description, name):
-        raise InputError(
-            f"{path} was changed since it was written: {again}, or take out its entry {name!r} to use it as it is"
-        )
-
-
 def fault(path: Path, described: Mapping[str, Any], whole: bool = False) -> str | None:
     """What is wrong with a file, by its description, as the end of a sentence; None for a file that is as described.
 

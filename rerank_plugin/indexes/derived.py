@@ -20,13 +20,12 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import MARK, link_or_copy
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.judged_queries import AGAIN, read_judged
-from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, JUDGED, derived_folder
+from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, JUDGED, derived_folder, derived_folders
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import STORE, again, opened, read_description, segment_name, verify_store
 from rerank_plugin.indexes.vector_store_writer import (
     PIECE,
-    PIECES,
     Pieces,
     describe_store,
     nearest_of,
@@ -142,7 +141,7 @@ def _carry_store(
 
 def carry_judged(before: ForwardIndex, after: ForwardIndex, renumbered: Renumbered | None = None) -> None:
     """Give the next commit the judged queries: judgments follow ids, and a merge forgets those of deleted documents."""
-    for folder in _folders(derived_folder(before, JUDGED)):
+    for folder in derived_folders(before, JUDGED):
         if (read := _judged(folder, before)) is None:
             continue
         judged, sources = read
@@ -166,9 +165,7 @@ def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dic
     Args:
         whole: compare all bytes of the arrays, which are about to be copied.
     """
-    for folder in _folders(derived_folder(index, ENCODINGS)):
-        if folder.name.endswith(PIECES):
-            continue
+    for folder in derived_folders(index, ENCODINGS):
         try:
             if (described := read_description(folder, index)) is not None:
                 verify_store(folder, index) if whole else opened(folder, described, index)
@@ -222,8 +219,3 @@ def _link(source: Path, target: Path) -> None:
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, which need not exist, but for temporary ones."""
-    return sorted(path for path in folder.glob("*") if path.is_dir() and MARK not in path.name)

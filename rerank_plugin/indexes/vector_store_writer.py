@@ -33,7 +33,7 @@ from rerank_plugin.files.outputs import (
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import reading
 from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
-from rerank_plugin.indexes.layout import derived_folder
+from rerank_plugin.indexes.layout import PIECES, derived_folder
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
     DEPTH,
@@ -53,7 +53,6 @@ from rerank_plugin.kernels.quantization import Codes, Spaces
 
 log = logging.getLogger(__name__)
 
-PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
 CHECKSUM = 16  # bytes
 PIECE = 16_384  # documents whose vectors are held in memory at once
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.artifact import FILES, read_object
-from rerank_plugin.files.outputs import TEMPORARY
 from rerank_plugin.indexes.index_folder import INDEX, Index
 from rerank_plugin.indexes.judged_queries import verify_judged
-from rerank_plugin.indexes.layout import COMMIT_FILE, DESCRIPTION, ENCODINGS, JUDGED, commit_file, derived_folder
+from rerank_plugin.indexes.layout import COMMIT_FILE, DESCRIPTION, ENCODINGS, JUDGED, commit_file, derived_folders
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store import verify_store
-from rerank_plugin.indexes.vector_store_writer import PIECES
 
 
 def verify(index: Index) -> int:
@@ -33,11 +30,8 @@ def verify(index: Index) -> int:
     if read_object(own, "rebuild the index") != description:
         raise InputError(f"{own} differs from {DESCRIPTION}: rebuild the index")
     count = len(description[FILES])
-    for folder in _folders(derived_folder(index, ENCODINGS)):
-        if not folder.name.endswith(PIECES):
-            count += verify_store(folder, index.forward)
-    for folder in _folders(derived_folder(index, JUDGED)):
-        count += verify_judged(folder, index.forward)
+    count += sum(verify_store(folder, index.forward) for folder in derived_folders(index, ENCODINGS))
+    count += sum(verify_judged(folder, index.forward) for folder in derived_folders(index, JUDGED))
     if fault := INDEX.fault(index.folder):
         raise InputError(f"{index.folder} {fault}")
     return count
@@ -60,8 +54,3 @@ def _check_statistics(index: Index) -> None:
             )
     if (count := index.description.get("documents")) != forward.documents:
         raise InputError(f"{path} has {count} documents, but its files {forward.documents}: rebuild the index")
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, which need not exist, but for those of killed processes."""
-    return sorted(path for path in folder.glob("*") if path.is_dir() and not TEMPORARY.fullmatch(path.name))

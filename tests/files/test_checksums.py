@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from rerank_plugin.base.errors import InputError
 from rerank_plugin.files import checksums
-from rerank_plugin.files.checksums import SEAL, check_description, describe_file, describe_parts, fault, passed, sealed
+from rerank_plugin.files.checksums import describe_file, describe_parts, fault, passed
 
 SMALL, LARGE = 10_000, 3 << 20
 
@@ -70,14 +69,6 @@ def test_descriptions_of_earlier_versions(tmp_path):
     assert fault(path, {"bytes": SMALL}) is None
     assert fault(path, {name: description[name] for name in ("bytes", "head")}) is None
     assert fault(path, {name: description[name] for name in ("bytes", "blake2b")}) == "has changed"
-    check_description(path, {"words": 3}, "again", SEAL)
-
-
-def test_a_changed_description_is_refused_until_its_seal_is_taken_out(tmp_path):
-    description = sealed({"words": 3, "files": {}}, SEAL)
-    check_description(tmp_path / "words.json", description, "again", SEAL)
-    with pytest.raises(InputError, match="words.json was changed .*: again, or take out its entry 'seal'"):
-        check_description(tmp_path / "words.json", {**description, "words": 4}, "again", SEAL)
 
 
 def test_a_check_is_remembered_until_the_file_changes(tmp_path, memory):
