@@ -184,7 +184,7 @@ def test_bad_input_gets_one_line(workspace, command, refused, monkeypatch):
     search = "search --queries sample:test --output x.run --index"
     for line, message in [
         (f"{search} nowhere", "no index at nowhere"),
-        (f"{search} half", "it is not an index"),
+        (f"{search} half", "half is not an index: it holds no index.json"),
         (f"{search} other-version", "of format 99"),
         (f"{search} index --reranker nothing", f"known: {', '.join(known_names())}"),
         (f"{search} index --reranker pacrr", "needs a trained checkpoint"),

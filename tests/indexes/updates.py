@@ -158,7 +158,8 @@ class Kill:
         sys.addaudithook(self.audit)
 
     def audit(self, event, arguments):
-        if self.left is None or (arguments and "__pycache__" in str(arguments[0])):  # compiled meanwhile
+        path = str(arguments[0]) if arguments else ""
+        if self.left is None or "__pycache__" in path or path.endswith("/sound"):  # compiled or compared meanwhile
             return
         opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if opened or event in ("os.rename", "os.remove", "os.truncate", "os.mkdir", "os.rmdir", "shutil.rmtree"):

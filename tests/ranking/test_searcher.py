@@ -502,7 +502,7 @@ def test_similar_documents_have_close_vectors(index_folder, tmp_path):
         searcher.similar("a")
     index_command(["--encode", "ktrel", "--index", str(tmp_path / "index")])
     (folder,) = (tmp_path / "index" / "encodings/000001").iterdir()
-    codes, scales, positions = (np.load(folder / f"{name}.000001.npy") for name in ("codes", "scales", "positions"))
+    codes, scales, positions = (np.load(folder / f"000001/{name}.npy") for name in ("codes", "scales", "positions"))
     vectors = (codes * scales)[positions]
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     with rp.Searcher(tmp_path / "index") as searcher:
