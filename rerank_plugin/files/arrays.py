@@ -89,6 +89,15 @@ class GrowingArray:
         self.length += len(values)
 
 
+def map_array(path: Path) -> np.memmap:
+    """A read-only memory map of a ``.npy`` file; a ValueError if it holds no array, or a pickled one."""
+    try:
+        with HEADERS:
+            return npy.open_memmap(regular(path), mode="r")
+    except (SyntaxError, TokenError) as error:  # of a header that is damaged
+        raise ValueError(f"{path} has no header of an array ({error})") from None
+
+
 def open_array(path: Path, dtype: Any = None, shape: Sequence[int | None] | None = None) -> np.ndarray:
     """A read-only memory map of a ``.npy`` file, as a plain array; pickled arrays are refused.
 
@@ -98,11 +107,7 @@ def open_array(path: Path, dtype: Any = None, shape: Sequence[int | None] | None
     Raises:
         ValueError: the file holds no such array.
     """
-    try:
-        with HEADERS:
-            array = npy.open_memmap(regular(path), mode="r")
-    except (SyntaxError, TokenError) as error:  # of a header that is damaged
-        raise ValueError(f"{path} has no header of an array ({error})") from None
+    array = map_array(path)
     shape = [None] * array.ndim if shape is None else shape
     fits = len(shape) == array.ndim and all(one in (None, other) for one, other in zip(shape, array.shape))
     if not fits or not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):

@@ -18,6 +18,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.settings import setting
+from rerank_plugin.files.arrays import map_array
 from rerank_plugin.files.text_files import lines
 
 POOLINGS = ("cls", "mean")
@@ -87,7 +88,7 @@ class EncodedQueries:
 
     def _of_npy(self, dimension: int) -> dict[str, np.ndarray]:
         try:
-            matrix = np.load(self.path, mmap_mode="r", allow_pickle=False)
+            matrix = map_array(self.path)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{self.path} cannot be read as an array ({error})") from None
         if matrix.ndim != 2 or matrix.dtype.kind != "f":

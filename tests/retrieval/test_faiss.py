@@ -174,7 +174,9 @@ def test_vectors_from_npy_and_none_from_pickles(tmp_path, index, queries):
     with pytest.raises(InputError, match="no vector of the query 'other'"):
         stage.search(Query("other", ""), 5)
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
-    for name, message in {"o.npy": "cannot be read as an array", "embedding.pkl": "pickled vectors"}.items():
+    (tmp_path / "p.npy").write_bytes((tmp_path / "o.npy").read_bytes().replace(b"}", b"]", 1))
+    unread = "cannot be read as an array"
+    for name, message in {"o.npy": unread, "p.npy": unread, "embedding.pkl": "pickled vectors"}.items():
         with pytest.raises(InputError, match=message):
             replace(config, encoded_queries=str(tmp_path / name)).open(index)
 
