@@ -156,7 +156,7 @@ class AnyOrder(RuleBasedStateMachine):
         gc.collect()
         add(self.index, journaled(30))
         only_its_files(self.index)
-        assert all(len(list((self.index / name).iterdir())) == 1 for name in DERIVED)
+        assert all(len(list((self.index / name).glob("*"))) <= 1 for name in DERIVED)  # judged queries may all be gone
 
 
 @pytest.mark.usefixtures("started")
