@@ -39,8 +39,9 @@ def main() -> None:
 
 def _batches(lines: TextIO) -> Iterator[tuple[list[Document], None]]:
     for line in lines:
-        batch = json.loads(line)
-        if batch is None:
+        if not line.endswith("\n"):
+            break  # the process that wrote it died
+        if (batch := json.loads(line)) is None:
             return
         yield [Document(*fields) for fields in batch], None
     sys.exit(1)

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import signal
 import time
+from io import StringIO
 from itertools import product
 
 import numpy as np
@@ -14,10 +15,10 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.cluster.shard import Shard
-from rerank_plugin.corpora import Problems, queries
+from rerank_plugin.corpora import Document, Problems, queries
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.index import main as index_command
-from rerank_plugin.indexes import vector_store
+from rerank_plugin.indexes import shard_worker, vector_store
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.shard_building import build_shards
@@ -177,6 +178,13 @@ def test_the_command_replaces_an_index_of_shards_only(tmp_path):
     assert attempt(tmp_path, f"{build} --overwrite")[0] == 0 and not (folder / "shards").exists()
     status, _, said = attempt(tmp_path, f"index --encode ktrel --shards 2 --index {folder}")
     assert status == 2 and "--shards is for building an index of a corpus" in said
+
+
+def test_a_builder_ends_where_the_line_of_a_dead_process_ends():
+    batches = shard_worker._batches(StringIO('[["1", "t", "a", null]]\n[["2", "t'))
+    assert next(batches) == ([Document("1", "t", "a")], None)
+    with pytest.raises(SystemExit):
+        next(batches)
 
 
 @pytest.mark.parametrize("victim", ["worker", "coordinator"])
