@@ -115,6 +115,7 @@ async function search() {
   const current = (controller = new AbortController());
   byId("start").hidden = true;
   byId("results").classList.add("waiting");
+  byId("chips").replaceChildren(...chips(state, changeFilters)); // at once: the next click is for what is set now
   if (byId("results").hidden) showStatus("Searching …", "loading");
   await guarded(search, async () => {
     const found = comparing() ? await compare(state, current.signal, clickDocument) : await list(current.signal);
@@ -125,7 +126,6 @@ async function search() {
     byId("comparison").hidden = !comparing();
     if (comparing()) drawLines();
     const shown = Object.values(answers);
-    byId("chips").replaceChildren(...chips(state, changeFilters));
     showNotes(shown);
     showPanel();
     if (state.doc) await open(state.doc, state.side);
