@@ -185,6 +185,7 @@ def verify(options: Namespace) -> None:
     from rerank_plugin.indexes import verification
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.layout import ADAPTED, derived_folder
+    from rerank_plugin.indexes.statistics import CollectionStatistics
 
     index = Index(options.index)
     files, adapted = verification.verify(index), derived_folder(index, ADAPTED)
@@ -192,6 +193,7 @@ def verify(options: Namespace) -> None:
         cure = f"make it again with: rerank-plugin index --encode {ENCODER} --index {options.index}"
         try:
             store = IndexEncoder(index.forward, adapted).store()
+            CollectionStatistics.load(adapted)
         except InputError as error:
             raise InputError(f"{adapted} is damaged ({str(error).partition(';')[0]}): {cure}") from None
         if store is None:

@@ -25,6 +25,7 @@ from rerank_plugin.indexes.building import build_beside
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.layout import ADAPTED, commit_file, derived_folder
+from rerank_plugin.indexes.statistics import STATISTICS_FILE
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
@@ -358,6 +359,11 @@ def test_an_adapted_encoder_that_cannot_be_read_is_made_again(encoded_folder, da
     with closing(Index(folder)) as index:
         encoder = IndexEncoder(index.forward, "ktrel")
         before, adapted = encoder.adapted().key, derived_folder(index, ADAPTED)
+        data = (statistics := adapted / STATISTICS_FILE).read_bytes()
+        statistics.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(InputError, match=f"{STATISTICS_FILE}.*: make it again with"):
+            index_command.verify(Namespace(index=folder))
+        statistics.write_bytes(data)
         damage(adapted / "config.json")
         assert not encoder.is_adapted()
         with pytest.raises(InputError, match=f"config.json.*: make it again with: .* --encode ktrel --index {folder}"):
