@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import DEPTH
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.models.base import RerankerOptions
 
@@ -40,7 +41,7 @@ Each measurement starts with a warm-up and runs without garbage collection. Ever
 other candidates, and the paths take turns, so that other load hits both. p99 of few repetitions is their maximum: for
 a reliable p99, give more --seconds on an idle machine."""
 
-DEPTH, BATCHES, DOCUMENTS, SECONDS, REPETITIONS = 500, (1, 8, 64), 10_000, 5.0, 500
+BATCHES, DOCUMENTS, SECONDS, REPETITIONS = (1, 8, 64), 10_000, 5.0, 500
 QUICK_DEPTH, QUICK_BATCHES, QUICK_DOCUMENTS, QUICK_SECONDS, QUICK_REPETITIONS = 50, (1, 8), 1_000, 0.1, 3
 
 

@@ -65,7 +65,7 @@ def arguments() -> commandline.Parser:
     add("--run", type=Path, help="run to re-rank, or a folder of runs (no first stage)")
     depth = (
         "candidates of each query, or of --run; with --first-stage all, every document is ranked, the top DEPTH "
-        "written (default: 500, or a strategy's set)"
+        f"written (default: {DEPTH}, or a strategy's set)"
     )
     add("--depth", type=int, help=depth)
     add("--show", type=int, help=f"hits to print for --query (default: {LISTED})")
@@ -395,7 +395,7 @@ def _settings(options: Namespace, config: FirstStageConfig, index: Index) -> dic
         read_by = ("query_syntax", "rank_by", "entire_sets", "no_term_mapping")
         named |= {name: getattr(options, name) for name in read_by}
     contents = fingerprints(named | {"reranker": [Stage.parse(spec).reranker for spec in options.reranker]})
-    searched = {"index": str(options.index), "generation": index.build, "contents": contents}
+    searched = {"index": str(options.index), "commit": index.build, "contents": contents}
     return named | searched | {name: getattr(options, name) for name in ("depth", "seed", "tag")}
 
 

@@ -1,4 +1,4 @@
-"""Indexes of shards (:mod:`rerank_plugin.indexes.sharding`): how processes build them, and searches of them on Ray."""
+"""Indexes of shards (:mod:`rerank_plugin.indexes.sharding`) on Ray: searching, building and encoding them."""
 
 from rerank_plugin.indexes.opening import OPENERS, Opener
 

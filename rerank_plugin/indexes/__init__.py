@@ -1,1 +1,1 @@
-"""The index folder: Lucene index, forward index, candidates, collection statistics, stored encodings."""
+"""The index folder: segments and commits, building and updating them, Lucene, shards, candidates, stored encodings."""

@@ -1,6 +1,6 @@
 """What an update does with what models derived from the documents: encodings, judged queries, the adapted encoder.
 
-Each commit has folders of its own for them (:mod:`rerank_plugin.indexes.index_folder`). An update writes those of the
+Each commit has folders of its own for them (:mod:`rerank_plugin.indexes.layout`). An update writes those of the
 next commit before it becomes the current one, so a reader of either finds what belongs to it.
 
 Documents are encoded by models, which the layers above know: they are given as functions.

@@ -216,7 +216,7 @@ def merge(
     progress: Callable[[Iterable[np.ndarray]], Iterable[np.ndarray]] = iter,
     adapt: Adapt | None = None,
 ) -> UpdateReport:
-    """Remove deleted documents for good; the files are then those of a new index of the others in their order.
+    """Remove deleted documents for good; the arrays are then those of a new index of the others in their order.
 
     Args:
         adapt: writes the encodings of the next commit anew, instead of copying those of the current one.

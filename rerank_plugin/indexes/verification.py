@@ -38,7 +38,7 @@ def verify(index: Index) -> int:
 
 
 def _check_statistics(index: Index) -> None:
-    """Compare the description's statistics with the arrays, since older descriptions have no checksum."""
+    """Compare the description's statistics with the arrays: its checksum may have been taken out."""
     forward, path = index.forward, index.folder / DESCRIPTION
     counts = Counter[str]()
     for segment in forward.segments:
