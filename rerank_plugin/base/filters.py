@@ -172,7 +172,11 @@ def _checked(field: str, value: str | int) -> str:
 
 
 def compared(field: str, value: str) -> str:
-    """The folded value; of a subheading its two parts, ``aspirin/adverse effects``, of a journal without ``the``."""
+    """The folded value; of a subheading its two parts, ``aspirin/adverse effects``, of a journal without ``the``.
+
+    A qualifier has ``and`` or ``&``: neither is compared.
+    """
     if field == "subheading":
-        return "/".join(map(folded, value.split("/")))
+        *headings, qualifier = map(folded, value.split("/"))
+        return "/".join((*headings, qualifier.replace(" and ", " ")))
     return folded(value).removeprefix("the ") if field == "journal" else folded(value)

@@ -100,7 +100,7 @@ def _forms(name: str, forms_of: Mapping[str, tuple[str, ...]]) -> Callable[[Meta
 def _subheadings(metadata: Metadata) -> Iterator[str]:
     for pair in texts(metadata, "subheadings"):
         yield compared("subheading", pair)
-        yield folded(pair.partition("/")[2])
+        yield compared("subheading", pair.partition("/")[2])
 
 
 def _plain(name: str) -> Callable[[Metadata], Iterable[str]]:
@@ -133,7 +133,7 @@ COMPARED = {name: name for name in FILTERS.values()} | {
 }  # of the metadata of a filter, the field in which its values are searched  # fmt: skip
 SEARCHED = {
     "subjects": ("mesh", "chemicals", "keywords"),
-    "other_text": ("original_title", "other_abstract"),
+    "other_text": ("original_title", "other_abstract", "keywords"),
 }  # fields of analyzed text, beside title, abstract and contents
 UNSTEMMED = {
     "title_exact": "title", "abstract_exact": "abstract", "subjects_exact": "subjects", "other_exact": "other_text"

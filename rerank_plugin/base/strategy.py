@@ -23,7 +23,7 @@ class Term(NamedTuple):
         phrase: whether it stood in quotes.
         truncated: whether its last word is the beginning of a word.
         near: the most words between its words, in any order; None for words in a row.
-        below: of a heading, those below it, which match, too; None for the heading alone.
+        below: of a heading, those below it, which match, too, with its qualifier; None for the heading alone.
     """
 
     text: str
@@ -37,7 +37,8 @@ class Term(NamedTuple):
         quote = '"' if self.phrase or " " in self.text else ""
         star = "*" if self.truncated else ""
         more = ":noexp" if self.field in HEADINGS and self.below is None else _near(self.near)
-        tag = "" if self.field == ALL and self.near is None else f"[{self.field}{more}]"
+        field = "mh" if self.field == "sh" and self.below is not None else self.field  # exploded with its qualifier
+        tag = "" if self.field == ALL and self.near is None else f"[{field}{more}]"
         return f"{quote}{self.text}{star}{quote}{tag}"
 
 

@@ -35,8 +35,8 @@ def spaced(text: str) -> str:
 
 
 def spaced_lines(text: str) -> str:
-    """`spaced` for each line of a text."""
-    return "\n".join(map(spaced, text.splitlines())) if "\n" in text else spaced(text)
+    """`spaced` for each line of a text, whose tabs stay: they are between the columns of a history."""
+    return "\n".join("\t".join(map(spaced, line.split("\t"))) for line in text.split("\n"))
 
 
 FILTER_FORMS = (

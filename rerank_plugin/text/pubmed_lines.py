@@ -20,18 +20,20 @@ from rerank_plugin.text.other_languages import described, is_ovid
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
-_CSV = re.compile(r"\s*Search number,Query,")
+_CSV = re.compile(r"\s*Search number[,\t]Query[,\t]")
+_COLUMNS = re.compile(r"\s*\d{1,4}\t[^\t\n]+\t[^\t\n]*\t[^\t\n]*\t[\d,]+\t\d\d:\d\d:\d\d\s*$", re.MULTILINE)
 _SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?Search(?::\s*|\s+(?=[(\"]))")
 _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
 _COUNT = re.compile(rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*\))$")
 _BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d+)\)?$")  # a number of results if every line has one, or a word
+_BEHIND = re.compile(r"(?:(?<=[])\"*])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SORT = re.compile(r"\sSort by: [\w /]{1,40}$")
 _TAIL = 80  # characters: what stands behind a query, but for its filters
 HISTORY = (
     r"(?-i:^\s*(?:\#?\d{1,4}\s)?[\s.…>]*Search:\s|\sFilters:\s(?=[A-Z]|from\s\d|in\sthe\slast)"
-    r"|\sSort\sby:\s[A-Z]|^\s*Search\snumber,Query,)"
+    r"|\sSort\sby:\s[A-Z]|^\s*Search\snumber[\s,]Query[\s,])"
 )  # its signs, for a verbose pattern
 _PART = re.compile(r",\s+(?!Phase\b|NIH\b|Veterinary\b|Protocol\b|N\.I\.H\.|Non-U|U\.S\.|Extramural|Intramural)")
 _FROM = re.compile(r"from (\d{4}(?:/\d{1,2}){0,2}) ?[-–] ?(\d{4}(?:/\d{1,2}){0,2}|present)")
@@ -68,7 +70,7 @@ class Line(NamedTuple):
 
 def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     """The lines of a text, in their order. ``note`` takes what is left out."""
-    if _CSV.match(text):
+    if _CSV.match(text) or _COLUMNS.match(text):
         return sorted(_history(text))
     begun = numbered(text)
     if not begun:
@@ -124,10 +126,12 @@ def numbered(text: str) -> list[re.Match[str]]:
 
 
 def _history(text: str) -> list[Line]:
-    """The lines of the CSV file of PubMed's history."""
+    """The lines of the CSV file of PubMed's history, or its cells as copied from a spreadsheet, with tabs."""
     found, at = list[Line](), 0
     try:
-        rows = list(csv.reader(StringIO(text.lstrip())))
+        lines = StringIO(text.lstrip())
+        copied = "\t" in text.lstrip().partition("\n")[0]
+        rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if copied else csv.reader(lines))
     except csv.Error as error:
         raise InputError(f"the history is no CSV file: {error}") from error
     for row in rows:
@@ -139,9 +143,14 @@ def _history(text: str) -> list[Line]:
 
 def _line(number: int, query: str, place: int, cleaned: Callable[[str], str]) -> Line:
     """The line with this query, without what the history shows around it."""
-    if match := _SEARCH.match(query):
-        query, place = query[match.end() :], place + match.end()
-    query = _without(_SORT, cleaned(_without(_COUNT, _without(_TIME, query))))
+    match, timed = _SEARCH.match(query), query.rstrip()
+    if match:
+        timed, place = timed[match.end() :], place + match.end()
+    query = _without(_TIME, timed)
+    before = _without(_COUNT, query)
+    if before == query:  # its number of results may look like a word
+        before = _without(_BARE, query) if query != timed else cleaned(_without(_BEHIND, query) if match else query)
+    query = _without(_SORT, before)
     before, found, filters = query.rpartition(" Filters: ")
     return Line(number, before, place, _without(_SORT, filters)) if found else Line(number, query, place)
 

@@ -17,6 +17,7 @@ from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Date
 from rerank_plugin.text.other_languages import OVID, summed_up
 from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines
 from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
+from rerank_plugin.text.qualifiers import with_qualifier
 from rerank_plugin.text.term_mapping import Headings, Names
 
 MOST_CLAUSES = 1000
@@ -235,19 +236,22 @@ class Reader:
             level.add(_Part(_together(run), max(1, len(run)), int(len(run) > 1)), words[0])
 
     def _exploded(self, strategy: Strategy | None) -> Strategy | None:
-        """A heading with those below it."""
+        """A heading with those below it, each with its qualifier."""
         if isinstance(strategy, Group):
             parts = (self._exploded(part) for part in strategy.parts)
             return Group(strategy.role, tuple(part for part in parts if part is not None))
-        if not isinstance(strategy, Term) or strategy.field not in HEADINGS or strategy.truncated:
+        if not isinstance(strategy, Term) or strategy.truncated:
+            return strategy
+        if strategy.field not in HEADINGS and (strategy.field != "sh" or "/" not in strategy.text):
             return strategy
         if self.headings is None:
-            self._note(
-                f"[{strategy.field}] finds the heading itself: narrower headings are added where an index has MeSH"
-            )
+            tag = "mh" if strategy.field == "sh" else strategy.field
+            self._note(f"[{tag}] finds the heading itself: narrower headings are added where an index has MeSH")
             return strategy
-        heading = self.headings.heading(strategy.text) or strategy.text
-        return strategy._replace(text=heading, below=self.headings.below(heading))
+        name, slash, qualifier = strategy.text.partition("/")
+        heading = self.headings.heading(name) or name
+        below = tuple(f"{narrower}{slash}{qualifier}" for narrower in self.headings.below(heading))
+        return strategy._replace(text=f"{heading}{slash}{qualifier}", below=below)
 
     def _field(self, tag: _Token) -> tuple[str | None, int | None]:
         """The field of a tag, None for one that cannot be answered, and the number of words of a proximity."""
@@ -305,9 +309,9 @@ class Reader:
             self._note(f"{bare} is not indexed, and is left out")
             return None
         if name in HEADINGS and "/" in bare:
-            pair = Term(bare, "sh", phrase, truncated)
+            pair = Term(with_qualifier(bare), "sh", phrase, truncated)
             return pair if name == "mh" else Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
-        return Term(bare, name, phrase, truncated, near)
+        return Term(with_qualifier(bare) if name == "sh" else bare, name, phrase, truncated, near)
 
     def _dates(self, text: str, name: str, tokens: list[_Token], at: int, level: _Level, first: _Token) -> int:
         """Add one date or a range of dates, whose end may be a term of its own."""

@@ -46,6 +46,6 @@ def test_fields_of_a_record():
         "type_names": "randomized controlled trial\nrct\nrandomised controlled trial\ncontrolled clinical trial\n"
         "clinical trial", "languages": "ger", "language_names": "ger\nde\ngerman", "mesh": "aspirin",
         "subheadings": "aspirin/adverse effects\nadverse effects", "keywords": "pain", "pmid": "12", "doi": "10.1/abc",
-        "notices": "retraction in", "subjects": "Aspirin. pain", "other_text": "Palabras.", "date": "2019-03",
+        "notices": "retraction in", "subjects": "Aspirin. pain", "other_text": "Palabras.. pain", "date": "2019-03",
     }  # fmt: skip
     assert lucene_fields(None) == {}

@@ -93,6 +93,7 @@ def test_words_as_they_stand(index, strategy):
         ("life acute[tiab]", [0, 4, 5]),  # a phrase, or all of its words where it is none anywhere
         ("acute life[tiab]", [5]),
         ("chronic pain[tiab]", [2, 5]),
+        ("acute care[tiab]", [2]),  # an author's keyword
         ("aspirin", [4]),  # by its heading
         ("acute[tw] AND care", [2]),
         ("pain[mh:noexp]", [0]),

@@ -29,9 +29,12 @@ def index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mesh")
     annotator = Annotator(knowledge_base(folder / "kb", CONCEPTS, RELATIONS), threads=1)
     documents = [
-        Document(str(row), "A trial" if row else "A heart attack", "", {"mesh": mesh} if mesh else None)
+        Document(
+            str(row), "A trial" if row else "A heart attack", "",
+            {"mesh": mesh, "subheadings": [f"{mesh[0]}/prevention & control"]} if mesh else None,
+        )
         for row, mesh in enumerate(METADATA)
-    ]
+    ]  # fmt: skip
     build_single(documents, folder / "index", "tests", Problems(), threads=1, annotator=annotator)
     return rp.Index(folder / "index")
 
@@ -40,6 +43,9 @@ def index(tmp_path_factory):
     "strategy, read_as, rows",
     [
         ("cardiac diseases[mh]", '"Heart Diseases"[mh]', [0, 1, 3]),
+        ("cardiac diseases/prevention and control[mh]", '"Heart Diseases/prevention and control"[mh]', [0, 1, 3]),
+        ("heart diseases/pc[mh:noexp]", '"heart diseases/prevention & control"[sh]', [0]),
+        ("pc[sh]", '"prevention & control"[sh]', [0, 1, 2, 3]),
         ("heart diseases[mh:noexp]", '"heart diseases"[mh:noexp]', [0]),
         (
             "heart attack AND trial",

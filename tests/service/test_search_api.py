@@ -190,3 +190,5 @@ def test_white_space_of_a_query_is_spaces(service):
     ]
     assert {answer["query"]["text"] for answer in answers} == {"heart attack"}
     assert all(answer["candidates"] == answers[0]["candidates"] for answer in answers)
+    columns = {"query": '2\t#1 AND "a"\t\tx\t9\t05:12:33\n1\tc\t\ty\t7\t05:11:02', "query_syntax": "pubmed"}
+    assert service.get("/v1/small/search", params=columns).json()["read_as"] == 'c AND "a"'

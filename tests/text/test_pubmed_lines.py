@@ -16,6 +16,7 @@ CSV = '''Search number,Query,Filters,Search Details,Results,Time
 2,"""b d""[ti] OR e",Review,"x",12,05:11:02
 1,c,,y,99,05:10:00
 '''
+COPIED = '3\t#1 AND #2\t\t"x"[mh]\t1,234\t05:12:33\n2\t"b d"[ti]\tReview\tx\t12\t05:11:02\n1\tc\t\ty\t99\t05:10:00'
 TYPES = 'a[ti] AND (("Clinical Trial, Phase III"[pt] OR "Review"[pt]) AND "English"[la])'
 
 
@@ -34,6 +35,13 @@ TYPES = 'a[ti] AND (("Clinical Trial, Phase III"[pt] OR "Review"[pt]) AND "Engli
         ("1. a[ti] 12345\n2. b 332\n3. 1 OR 2 1200", "a[ti] OR b"),
         ("1. a[ti] (12345)\n2. b\n3. 1 OR 2", "a[ti] OR b"),
         ("1. a[ti] 2019\n2. b 2018", "b AND 2018"),  # years
+        (
+            "#3 Search: #1 AND #2 7 04:11:02\n#2 Search: b d 2019 8 04:10:40\n#1 Search: a[ti] 9 04:10:02",
+            "a[ti] AND (b AND d AND 2019)",
+        ),
+        ("#1 Search: a[ti] 2\n#2 Search: b 12\n#3 Search: #1 AND #2", "a[ti] AND (b AND 12)"),
+        ("#2 Search: #1 AND b 3\n#1 Search: a 5", "a AND b"),
+        (COPIED, 'c AND ("b d"[ti] AND "Review"[pt])'),
     ],
 )
 def test_what_is_pasted_from_a_history(text, read_as):
