@@ -136,7 +136,7 @@ def test_a_new_index_after_an_interruption(distribution, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(applying, "build_index", interrupted)
+    monkeypatch.setattr(applying, "build_single", interrupted)
     with pytest.raises(KeyboardInterrupt):
         apply_all(distribution, tmp_path / "index")
     assert applied(tmp_path / "index") is None
