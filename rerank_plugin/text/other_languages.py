@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-_FIELDS = {"ti": "ti", "ab": "ab", "tw": "tiab", "mp": "tw", "kw": "ot", "kf": "ot", "pt": "pt", "sh": "mh:noexp"}
+_FIELDS = {
+    "ti": "ti", "ab": "ab", "tw": "tiab", "mp": "tw", "kw": "ot", "kf": "ot", "pt": "pt", "sh": "mh:noexp", "fs": "sh",
+    "nm": "nm", "jn": "ta", "jw": "ta", "yr": "dp", "lg": "la", "au": "au", "hw": "mh", "ez": "edat", "da": "edat",
+}  # fmt: skip
 _CODES = "|".join(_FIELDS)
 _HEADING = r"(\*?)[\"']?([^\W\d_][\w, '-]{1,80}?)[\"']?/"
+_QUALIFIED = r"(?:[a-z]{2}(?:,[ ]?[a-z]{2})*)?(?:[ ]\[[^\[\]]*\])?"
 
 
 def _tag(codes: str) -> str:
@@ -40,12 +44,12 @@ _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     ("Ovid", re.compile(r"\badj\d{1,2}\b"), lambda match: '"two words"[tiab:~2]'),
     (
         "Ovid",
-        re.compile(rf"([\w*$?-]{{1,80}}|\))\.((?:{_CODES})(?:,(?:\w\w))*)(?:\.|,(?=\s|$))"),
-        lambda match: ("(...)" if match[1] == ")" else match[1].replace("$", "*")) + _tag(match[2]),
+        re.compile(rf"([\w*$?-]{{1,80}}|\)|\")\.((?:{_CODES})(?:,(?:\w\w))*)(?:\.|,(?=\s|$))"),
+        lambda match: ("(...)" if match[1] in ')"' else match[1].replace("$", "*")) + _tag(match[2]),
     ),
     (
         "Ovid",
-        re.compile(rf"(?:^|(?<=\())\s*{_HEADING}(?=\s*$|\))"),
+        re.compile(rf"(?:^|(?<=\())\s*{_HEADING}{_QUALIFIED}(?=\s*$|\))"),
         lambda match: f'"{match[2]}"[{"majr" if match[1] else "mh"}:noexp]',
     ),
     ("Ovid", re.compile(r"^\s*limit \d+ to\b"), lambda match: "1 AND review[pt] AND 2010:2020[dp]"),
@@ -63,8 +67,9 @@ _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
 ]
 OVID = "|".join(
     (
-        r"\b(?-i:exp)[ ][\w,\ '-]{2,80}/(?=\s|$|\))",
-        rf"[\w*$?)\"]\.(?:{_CODES})(?:,\w\w)*\.(?=\s|$|\))",
+        rf"\b(?-i:exp)[ ]\*?[\w,\ '-]{{2,80}}/{_QUALIFIED}(?=\s|$|\))",
+        rf"^\s*\*[\w,\ '-]{{2,80}}/{_QUALIFIED}\s*$",
+        r"[\w*$?)\"]\.(?:ti|ab|tw|mp|kw|kf|pt|sh|fs|jn|yr)(?:,\w\w)*\.(?=\s|$|\))",
         r"\w[ ]adj\d[ ]\w",
     )
 )  # what no plain text has; for a verbose pattern

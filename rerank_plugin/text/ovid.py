@@ -1,23 +1,26 @@
 """Lines of Ovid's search language in PubMed's, where both mean the same; others are left to a note.
 
-``exp X/`` and ``X/`` are headings with and without those below them, ``*X/`` main topics; ``.ti,ab.`` after words or
-parentheses names fields; words side by side are a phrase, ``$`` and ``*`` truncate; ``a adj3 b`` has at most two words
-between. Different operators side by side, other wildcards, qualifiers and ``adj`` of more than two words are not read,
-and of ``limit`` only languages, years, species, sexes and some types.
+``exp X/`` and ``X/`` are headings with and without those below them, ``*X/`` main topics, ``X/ep, ge`` headings with
+qualifiers; ``.ti,ab.`` after words or parentheses names fields; words side by side are a phrase, ``$`` and ``*``
+truncate; ``a adj3 b`` has at most two words between, also of words in parentheses. Different operators side by side and
+other wildcards are not read, and of ``limit`` only languages, years, species, sexes and some types.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
+from rerank_plugin.text.qualifiers import QUALIFIERS
 
 FIELDS = {
     "ti": ("ti",), "ab": ("ab",), "tw": ("tiab",), "mp": ("tw",), "kw": ("ot",), "kf": ("ot",), "af": ("all",),
     "sh": ("mh:noexp",), "pt": ("pt",), "lg": ("la",), "la": ("la",), "au": ("au",), "jn": ("ta",), "jw": ("ta",),
-    "nm": ("nm",), "rn": ("nm",),
+    "nm": ("nm",), "rn": ("nm",), "fs": ("sh",), "yr": ("dp",),
 }  # fmt: skip
+QUALIFIED = r"(?P<codes>[a-z]{2}(?:,[ ]?[a-z]{2})*)?(?:[ ]\[[^\[\]]*\])?"  # behind a heading's slash
 DEFAULT = ("tw",)  # of words without a field, as .mp.
 _CODES = "|".join(FIELDS)
 _SUFFIX = rf"(?:\.(?P<{{}}>(?:{_CODES})(?:,(?:{_CODES}))*)\.?(?=[\s)]|$))?"
@@ -26,12 +29,12 @@ _TOKEN = re.compile(
     rf"""\s*(?:
       (?P<open>\() | (?P<close>\)){_SUFFIX.format("of_group")} | "(?P<quoted>[^"]+)"{_SUFFIX.format("of_quoted")}
     | (?P<operator>and|or|not)(?=[\s(]|$) | adj(?P<near>\d{{0,2}})(?=[\s(]|$)
-    | (?P<exp>exp\s+)?(?P<main>\*)?(?P<heading>[^\W\d_](?:{_NO_OPERATOR}[^()/"\[\].\n])*)/(?=[\s)]|$)
+    | (?P<exp>exp\s+)?(?P<main>\*)?(?P<heading>[^\W\d_](?:{_NO_OPERATOR}[^()/"\[\].\n])*)/{QUALIFIED}(?=[\s)]|$)
     | (?P<word>[^\s()"\[\]/.?#$*]+[$*]?){_SUFFIX.format("of_word")}(?=[\s)]|$)
     )\s*""",
     re.VERBOSE | re.IGNORECASE,
 )
-_HEADING = re.compile(r"\s*(exp\s+)?(\*?)([^\W\d_][^()/\"\[\].\n]{1,200})/\s*", re.IGNORECASE)
+_HEADING = re.compile(rf"\s*(exp\s+)?(\*?)([^\W\d_][^()/\"\[\].\n]{{1,200}})/{QUALIFIED}\s*", re.IGNORECASE)
 _LIST = re.compile(r"\s*(or|and)/((?:\d{1,4}(?:-\d{1,4})?,?)+)\s*", re.IGNORECASE)
 _REFERENCES = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+")
 _DUPLICATES = re.compile(r"\s*remove duplicates from (\d{1,4})\s*", re.IGNORECASE)
@@ -46,6 +49,9 @@ _TYPES = (
     "letter",
 )
 MOST_LINES = 1000
+_SHOWN = re.compile(r"(?<=\.)[ ]\[mp=[^\[\]]*\]")  # the fields of .mp. as its history names them
+_SEVERAL = re.compile(r'^$|[\s"]')  # no single word
+MOST_PAIRS = 200  # of words near each other
 
 
 class _Node(NamedTuple):
@@ -67,10 +73,11 @@ def references(query: str) -> str:
     return query.upper() if _REFERENCES.fullmatch(query) else query
 
 
-def translated(query: str) -> str | None:
-    """A line in PubMed's language; None if it is not read."""
+def translated(query: str, note: Callable[[str], None]) -> str | None:
+    """A line in PubMed's language; None if it is not read. ``note`` takes an ``adj`` that is read as AND."""
+    query = _SHOWN.sub("", query)
     if match := _HEADING.fullmatch(query):
-        return _heading(match[3], match[1], match[2])
+        return _heading(match[3], match[1], match[2], match["codes"])
     if match := _LIST.fullmatch(query):
         numbers = list[int]()
         for part in match[2].strip(",").split(","):
@@ -84,16 +91,26 @@ def translated(query: str) -> str | None:
         return None if None in limits else " AND ".join([match[1], *filter(None, limits)])
     if query.lstrip().lower().startswith("limit "):
         return None
+    loosened = list[str]()
     try:
-        node, end = _level(query, 0, 0)
+        node, end = _level(query, 0, 0, loosened)
     except _Unread:
         return None
-    return _written(node, DEFAULT, outermost=True) if end == len(query) else None
+    if end != len(query):
+        return None
+    if loosened:
+        note(loosened[0])
+    return _written(node, DEFAULT, outermost=True)
 
 
-def _heading(name: str, exploded: str | None, main: str | None) -> str:
-    tag = "majr" if main else "mh"
-    return f'"{name.strip()}"[{tag if exploded else f"{tag}:noexp"}]'
+def _heading(name: str, exploded: str | None, main: str | None, codes: str | None) -> str | None:
+    """A heading, with any of its qualifiers; None if there is no such qualifier."""
+    tag = ("majr" if main else "mh") + ("" if exploded else ":noexp")
+    names = [QUALIFIERS.get(code.strip().lower()) for code in codes.split(",")] if codes else [""]
+    if None in names:
+        return None
+    pairs = [f'"{name.strip()}{qualifier and "/"}{qualifier}"[{tag}]' for qualifier in names]
+    return pairs[0] if len(pairs) == 1 else f"({' OR '.join(pairs)})"
 
 
 def _limit(text: str) -> str | None:
@@ -109,16 +126,17 @@ def _limit(text: str) -> str | None:
     return f'"{name}"[pt]' if name in _TYPES else None
 
 
-def _level(query: str, at: int, depth: int) -> tuple[_Node, int]:
+def _level(query: str, at: int, depth: int, loosened: list[str]) -> tuple[_Node, int]:
     """What stands up to the end, or to a closing parenthesis, and where that is."""
     parts, operators, words, near = list[_Node](), set[str](), list[str](), ""
+    left, closed = list[str](), False  # what stands before adj; whether parentheses were closed just now
 
-    def finish(fields: tuple[str, ...] = ()) -> None:
+    def finish(fields: tuple[str, ...] = (), right: list[str] | None = None) -> None:
         nonlocal near
-        if near and len(words) != 2:
-            raise _Unread
-        if words:
-            parts.append(_Node(_phrase(words, near), fields))
+        if near:
+            parts.append(_near(left, right or [" ".join(words)], near, loosened)._replace(fields=fields))
+        elif words:
+            parts.append(_Node(_phrase(words), fields))
         words.clear()
         near = ""
 
@@ -127,32 +145,41 @@ def _level(query: str, at: int, depth: int) -> tuple[_Node, int]:
         if match is None or depth > 50:
             raise _Unread
         at, fields = match.end(), _fields(match["of_word"] or match["of_quoted"])
+        behind, closed = closed, False
         if match["operator"]:
             finish()
             operators.add(match["operator"].upper())
             if len(parts) < 1 or len(operators) > 1:
                 raise _Unread
         elif match["near"] is not None:
-            if len(words) != 1:
+            if near or len(words) != 1 - behind:
                 raise _Unread
-            near = match["near"] or "1"
+            left, near = _alternatives(parts.pop()) if behind else [words.pop()], match["near"] or "1"
         elif match["word"]:
             words.append(match["word"].replace("$", "*"))
             if fields:
                 finish(fields)
         else:
-            finish()
+            if words or not (near and match["open"]):
+                finish()
             if match["open"]:
-                inner, at = _level(query, at, depth + 1)
+                inner, at = _level(query, at, depth + 1, loosened)
                 close = _TOKEN.match(query, at)
                 if close is None or not close["close"]:
                     raise _Unread
                 at = close.end()
-                parts.append(inner._replace(fields=_fields(close["of_group"]) or inner.fields))
+                fields, closed = _fields(close["of_group"]) or inner.fields, not near
+                if near:
+                    finish(fields, _alternatives(inner))
+                else:
+                    parts.append(inner._replace(fields=fields))
             elif match["quoted"]:
                 parts.append(_Node(f'"{match["quoted"]}"', fields))
             else:
-                parts.append(_Node(_heading(match["heading"], match["exp"], match["main"]), complete=True))
+                heading = _heading(match["heading"], match["exp"], match["main"], match["codes"])
+                if heading is None:
+                    raise _Unread
+                parts.append(_Node(heading, complete=True))
     finish()
     number_of_operators = len(parts) - 1
     if not parts or (number_of_operators and not operators):
@@ -168,13 +195,34 @@ def _fields(codes: str | None) -> tuple[str, ...]:
     return tuple(tags)
 
 
-def _phrase(words: list[str], near: str) -> str:
-    """Words side by side, in quotes; with ``near`` a colon and the words that may stand between, for a tag."""
-    if any(word.endswith("*") for word in (words if near else words[:-1])):
+def _phrase(words: list[str]) -> str:
+    """Words side by side, in quotes."""
+    if any(word.endswith("*") for word in words[:-1]):
         raise _Unread
-    if not near and len(words) == 1:
-        return words[0]
-    return f'"{" ".join(words)}"' + (f":~{int(near) - 1}" if int(near or 1) > 1 else "")
+    return words[0] if len(words) == 1 else f'"{" ".join(words)}"'
+
+
+def _alternatives(node: _Node) -> list[str]:
+    """The words of which any may stand beside ``adj``."""
+    if node.fields or node.complete or (node.parts and node.operator != "OR"):
+        raise _Unread
+    return [word for part in node.parts for word in _alternatives(part)] if node.parts else [node.text]
+
+
+def _near(left: list[str], right: list[str], near: str, loosened: list[str]) -> _Node:
+    """Any word of the left with any of the right, with a colon and the words that may stand between, for a tag."""
+    if len(left) * len(right) > MOST_PAIRS or any(map(_SEVERAL.search, (*left, *right))):
+        raise _Unread
+    pairs = list[_Node]()
+    for first in left:
+        for second in right:
+            if "*" in first + second and int(near) > 1:
+                loosened.append(f"{first} adj{near} {second}")
+                pairs.append(_Node(operator="AND", parts=(_Node(first), _Node(second))))
+            else:
+                phrase = _phrase([first, second])
+                pairs.append(_Node(phrase + (f":~{int(near) - 1}" if int(near) > 1 else "")))
+    return pairs[0] if len(pairs) == 1 else _Node(operator="OR", parts=tuple(pairs))
 
 
 def _written(node: _Node, fields: tuple[str, ...], outermost: bool = False) -> str:

@@ -96,13 +96,24 @@ def _from_elsewhere(found: list[Line], note: Callable[[str], None]) -> list[Line
     if not any(map(is_ovid, (line.query for line in found))):
         read = [ovid.references(line.query) for line in found]
     else:
-        read = [ovid.translated(line.query) or line.query for line in found]
+        loosened = list[str]()
+        read = [ovid.translated(line.query, loosened.append) or line.query for line in found]
+        if loosened:
+            more = f"; {len(loosened) - 1} more lines, too" if len(loosened) > 1 else ""
+            note(f"adj with truncated words, as '{loosened[0]:.60}', is read as AND, which finds more{more}")
         if any(query != line.query for line, query in zip(found, read)):
             note("Ovid's language is read as PubMed's")
     for line, query in zip(found, read):
         if query == line.query:
             described(query, line.number, note)
     return [line._replace(query=query) for line, query in zip(found, read)]
+
+
+def of_ovid(text: str) -> bool:
+    """Whether a text has numbered lines, and one of them is in Ovid's language."""
+    begun = numbered(text)
+    ends = [*(match.start() for match in begun[1:]), len(text)]
+    return any(is_ovid(text[match.end() : end].strip()) for match, end in zip(begun, ends))
 
 
 def numbered(text: str) -> list[re.Match[str]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
 from rerank_plugin.text.other_languages import OVID, summed_up
-from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines
+from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines, of_ovid
 from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
 from rerank_plugin.text.qualifiers import with_qualifier
 from rerank_plugin.text.term_mapping import Headings, Names
@@ -62,7 +62,8 @@ def is_strategy(text: str) -> bool:
     >>> [is_strategy(text) for text in ("cats AND dogs", "cats and dogs", "IL-6 (p<0.05)", 'a "quote')]
     [True, False, False, False]
     """
-    return SYNTAX.search(" ".join(text.translate(_QUOTES).split())) is not None
+    text = text.translate(_QUOTES)
+    return SYNTAX.search(" ".join(text.split())) is not None or of_ovid(text)
 
 
 class _Token(NamedTuple):

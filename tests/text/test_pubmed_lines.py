@@ -61,7 +61,7 @@ def test_what_is_left_out_or_of_another_language_is_told():
     assert str(reader.read("Search: a Filters: Free full text")) == "a"
     assert reader.notes == ["the filter 'Free full text' is not indexed, and is left out"]
     with pytest.raises(InputError, match=r"before the word .* \(line 1: 'exp Pain/' of Ovid's language: write .*\)$"):
-        Reader().read("1. exp Pain/dt\n2. a AND *b\n3. 1 OR 2")
+        Reader().read("1. exp Pain/zz\n2. a AND *b\n3. 1 OR 2")
     many = Reader()
     many.read("\n".join(f"{number}. x or y and pain{number}.tw." for number in range(1, 7)))
     assert len(many.notes) == 4 and many.notes[-1] == "3 more lines are in Ovid's language"
@@ -77,6 +77,16 @@ def test_what_is_left_out_or_of_another_language_is_told():
         ("(asthma or exp Asthma/) and child*.ti,kf.", '(asthma[tw] OR "Asthma"[mh]) AND (child*[ti] OR child*[ot])'),
         ("(sleep adj3 quality).tw.", '"sleep quality"[tiab:~2]'),
         ("(a adj b).ti.", '"a b"[ti]'),
+        ("(a adj2 (b or c)).ti,ab.", '"a b"[tiab:~1] OR "a c"[tiab:~1]'),
+        ("((a or b) adj2 c).tw.", '"a c"[tiab:~1] OR "b c"[tiab:~1]'),
+        ("(child* adj3 care).tw.", "child*[tiab] AND care[tiab]"),
+        ("exp *Stroke/", '"Stroke"[majr]'),
+        ("exp Stroke/ep [Epidemiology]", '"Stroke/epidemiology"[mh]'),
+        ("Stroke/ep, ge or a.tw.", '("Stroke/epidemiology"[mh:noexp] OR "Stroke/genetics"[mh:noexp]) OR a[tiab]'),
+        ("stroke.mp. [mp=title, abstract]", "stroke[tw]"),
+        ("(epidemiology or adverse effects).fs.", 'epidemiology[sh] OR "adverse effects"[sh]'),
+        ("drug therapy.fs. or ae.fs.", '"drug therapy"[sh] OR ae[sh]'),
+        ('"2019".yr. and lancet.jn.', '"2019"[dp] AND lancet[ta]'),
         ("smith j.au. and review.pt.", '"smith j"[au] AND review[pt]'),
         ("3 and (4 or 5)", "3 AND (4 OR 5)"),
         ("or/1-3,5", "1 OR 2 OR 3 OR 5"),
@@ -86,14 +96,15 @@ def test_what_is_left_out_or_of_another_language_is_told():
         *(
             (line, None)
             for line in (
-                "wom?n.tw.", "a or b and c", "(child* adj3 care).tw.", "((a or b) adj2 c).tw.", "limit to english",
-                "Asthma/dt", "(a", "a[ti] or b.tw.", "or/9-1",
+                "wom?n.tw.", "a or b and c", "(child* adj care).tw.", "((a and b) adj2 c).tw.", "limit to english",
+                "Asthma/zz", "(a",
+                "(a adj2 b adj2 c).tw.", "(a adj2 b c).tw.", "a or adj2 b", "a[ti] or b.tw.", "or/9-1",
             )
         ),
     ],
 )  # fmt: skip
 def test_a_line_of_ovid(line, read_as):
-    assert translated(line) == read_as
+    assert translated(line, lambda note: None) == read_as
 
 
 def test_a_strategy_of_ovid_and_lines_of_numbers():
@@ -109,4 +120,7 @@ def test_a_strategy_of_ovid_and_lines_of_numbers():
         "line 4: 'limit 3 to' o",
         "[mh] finds the heading",
     ]
+    loose = Reader()
+    loose.read("\n".join(f"{number}. a adj2 b{number}$.tw." for number in range(1, 4)))
+    assert "'a adj2 b1*', is read as AND, which finds more; 2 more lines, too" in loose.notes[0]
     assert str(Reader().read("#1 a[ti]\n#2 b\n#3 1 or 2")) == "a[ti] OR b"
