@@ -31,6 +31,7 @@ from rerank_plugin.indexes.layout import COMMIT, SHARDS, shard_folder
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import Commit
+from rerank_plugin.indexes.strategy_query import NONE
 from rerank_plugin.indexes.vector_search import Hits, Queries, merged_hits
 from rerank_plugin.indexes.vector_store import VectorStore, open_store
 from rerank_plugin.java.jvm import java_class
@@ -167,7 +168,10 @@ class RemoteIndex(Index):
     def _matches(self, filter: Filter) -> Matches:
         self.check_filter(filter)
         answers = list(self.forward.ask_searched("count_of", filter).values())
-        notes = dict.fromkeys(note for _, notes in answers for note in notes)
+        told = [notes for _, notes in answers]
+        notes = dict.fromkeys(
+            note for notes in told for note in notes if not note.startswith(NONE) or all(note in each for each in told)
+        )
         return Matches(filter, sum(count for count, _ in answers), tuple(notes))
 
     def count(self, filter: Filter) -> int:

@@ -25,6 +25,8 @@ _YEAR = re.compile(r"(?:19|20)\d\d", re.ASCII)  # a word that also is the year o
 MOST_FORMS = 1000  # terms that a truncated word stands for in a field
 MOST_COMPARED = 200  # of them, to find the commonest
 MOST_FORMS_TOGETHER = 100_000  # of a strategy
+NONE = "no document of the index has"  # begins notes that hold for a cluster if they do for each of its indexes
+MOST_SHOWN = 5  # values that no document has
 MOST_CLAUSES = 1 << 16  # of Lucene's query, fields and spellings included
 FIELDS = {
     ALL: ("title", "abstract", "subjects", "other_text"),
@@ -66,6 +68,7 @@ class StrategyQueries:
         package = "org.apache.lucene"
         self.reader, self.notes, self.fields = reader, dict[str, None](), frozenset(indexed_fields(reader))
         self.forms = 0  # read of all truncated words
+        self.missing = dict[str, None]()  # values that no document has
         self.built = dict[Strategy, Any]()  # a part that is repeated is built once
         self.searcher = java_class(f"{package}.search.IndexSearcher")(reader)
         self.searcher.setMaxClauseCount(MOST_CLAUSES)
@@ -78,7 +81,12 @@ class StrategyQueries:
     def query(self, strategy: Strategy) -> Any:
         """The query; it matches nothing where no part of the strategy can match."""
         with pyjnius_lock:
-            return self._query(strategy) or java_class("org.apache.lucene.search.MatchNoDocsQuery")()
+            query = self._query(strategy) or java_class("org.apache.lucene.search.MatchNoDocsQuery")()
+        for value in list(self.missing)[:MOST_SHOWN]:
+            self._note(f"{NONE} {value}")
+        if len(self.missing) > MOST_SHOWN:
+            self._note(f"{NONE} {len(self.missing) - MOST_SHOWN} more of its values")
+        return query
 
     def _query(self, strategy: Strategy) -> Any | None:
         """The query of a part; None for one of stop words only, which is left out."""
@@ -241,11 +249,20 @@ class StrategyQueries:
         field, compared_as = VALUES[term.field]
         self._check(field, term)
         value = compared(compared_as, term.text)
-        if term.below:
-            return self._any_term(field, [value, *(compared(compared_as, heading) for heading in term.below)])
         if term.truncated:
             return java_class("org.apache.lucene.search.PrefixQuery")(self.term(field, value))
-        return self.term_query(self.term(field, value))
+        values = [value, *(compared(compared_as, heading) for heading in term.below or ())]
+        if field in self.fields and not any(self.reader.docFreq(self.term(field, value)) for value in values):
+            longer = self._longer(field, value)
+            self.missing[f"{term} ({longer} is there)" if longer else str(term)] = None
+        return self._any_term(field, values) if term.below else self.term_query(self.term(field, value))
+
+    def _longer(self, field: str, beginning: str) -> str | None:
+        """The first value of a field that begins so and goes on with another word; None if none does."""
+        listed = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field).iterator()
+        found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(f"{beginning} ".encode()))
+        value = "" if found.toString() == "END" else listed.term().utf8ToString()
+        return value if value.startswith(f"{beginning} ") else None
 
     def _ids(self, term: Term) -> Any:
         value = term.text.lower() if term.field != "pmid" else term.text
@@ -262,7 +279,7 @@ class StrategyQueries:
 
     def _check(self, field: str, part: Term | Dates) -> None:
         if field not in self.fields:
-            self._note(f"no document of the index has what [{part.field}] searches: {part} matches none")
+            self._note(f"{NONE} what [{part.field}] searches: {part} matches none")
 
     def _note(self, note: str) -> None:
         self.notes[note] = None

@@ -16,7 +16,7 @@ from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
 from rerank_plugin.text.other_languages import OVID, summed_up
 from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines, of_ovid
-from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
+from rerank_plugin.text.pubmed_tags import ALIKE, SUBSETS, TAGS, UNANSWERED
 from rerank_plugin.text.qualifiers import with_qualifier
 from rerank_plugin.text.term_mapping import Headings, Names
 
@@ -272,6 +272,8 @@ class Reader:
                 else "PubMed's tags are [ti], [tiab], [au], [ta], [mh], [pt], [dp] ..."
             )
             raise _error(tag, f"unknown tag {tag.text}", meant)
+        if name in ALIKE:
+            self._note(f"[{name}] is read as {ALIKE[name]}")
         return TAGS[name], near
 
     def _term(self, text: str, name: str, token: _Token, phrase: bool, near: int | None) -> Strategy | None:

@@ -43,6 +43,7 @@ UNANSWERED = {
         "volume": "vi|volume",
         "page": "pg|pagination|page",
         "ISBN": "isbn",
+        "ISSN": "is|issn",
         "publisher": "pubn|publisher",
         "investigator": "ir|investigator|fir|full investigator name",
         "last author": "lastau|last author|author - last|last author name",
@@ -59,6 +60,8 @@ UNANSWERED = {
     }.items()
     for tag in tags.split("|")
 }
+# Tags that are read as others, which say nearly the same.
+ALIKE = {"epdat": "[dp], the first date of publication", "ppdat": "[dp], the first date of publication"}
 # Subsets that the index can answer, by what they mean.
 SUBSETS: dict[str, Strategy] = {
     "all": EVERYTHING,

@@ -136,3 +136,12 @@ def test_a_field_that_no_document_has_is_noted(index):
     assert result.total == 0 and result.notes == (
         "no document of the index has what [sh] searches: x[sh] matches none",
     )
+
+
+def test_values_that_no_document_has_are_noted(index):
+    reader = Reader()
+    result = index.matches(Filter((), strategy=reader.read("pain[mh:noexp] OR zz[au] OR n engl j[ta]")))
+    assert result.total == 1 and [note.partition(" has ")[2] for note in result.notes] == [
+        "zz[au]",
+        '"n engl j"[ta] (n engl j med is there)',
+    ]

@@ -62,6 +62,7 @@ def test_read_as(text, read_as):
         ("cancer AND harvard[ad]", "cancer", "[ad] (affiliation) is not indexed"),
         ("harvard[Affiliation] OR cancer", "cancer", "[affiliation] (affiliation) is not indexed"),
         ("cancer NOT medline[sb]", "cancer", "the subset medline[sb] is not indexed, and is left out"),
+        ("2019[epdat]", "2019[dp]", "[epdat] is read as [dp]"),
         ("aspirin[mh]", "aspirin[mh:noexp]", "[mh] finds the heading itself"),
         ("a AND hasabstract[text]", "a", "hasabstract is not indexed"),
         ("a[ti] or b[ti]", 'a[ti] AND "or b"[ti]', "'or' in small letters is a word"),
