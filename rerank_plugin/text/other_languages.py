@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from rerank_plugin.text.qualifiers import QUALIFIERS
+
 _FIELDS = {
     "ti": "ti", "ab": "ab", "tw": "tiab", "mp": "tw", "kw": "ot", "kf": "ot", "pt": "pt", "sh": "mh:noexp", "fs": "sh",
     "nm": "nm", "jn": "ta", "jw": "ta", "yr": "dp", "lg": "la", "au": "au", "hw": "mh", "ez": "edat", "da": "edat",
 }  # fmt: skip
 _CODES = "|".join(_FIELDS)
 _HEADING = r"(\*?)[\"']?([^\W\d_][\w, '-]{1,80}?)[\"']?/"
-_QUALIFIED = r"(?:[a-z]{2}(?:,[ ]?[a-z]{2})*)?(?:[ ]\[[^\[\]]*\])?"
+_QUALIFIER = f"(?:{'|'.join(QUALIFIERS)})"
+_QUALIFIED = rf"(?:{_QUALIFIER}(?:,[ ]?{_QUALIFIER})*)?(?:[ ]\[[^\[\]]*\])?"  # and/or, yes/no are none
 
 
 def _tag(codes: str) -> str:
