@@ -87,6 +87,11 @@ class Candidates:
         concepts, starts, lengths = self.index.concept_lists(self.rows)
         return _flat(concepts, starts, lengths if most is None else np.minimum(lengths, most))
 
+    @cached_property
+    def flat_tokens(self) -> FlatTokens:
+        """Every word of every candidate, without truncation; for plug-ins."""
+        return _flat(self.tokens, self.starts, self.lengths)
+
     def order(self, scores: np.ndarray) -> np.ndarray:
         """Indices of the candidates by float32 score descending, ties by decreasing document id; int64 [C]."""
         negated = -np.asarray(scores, np.float32)

@@ -33,7 +33,7 @@ def test_attributes(words):
 @example([], 3)
 @example([1, 4], 3)
 @example([4, 0, 3, 1, 2, 0], 2)
-def test_their_words_padded_to_any_width(words, rows, width):
+def test_their_words_padded_to_any_width_and_flat(words, rows, width):
     a, b, c, d = words.terms.find(["a", "b", "c", "d"]).tolist()
     texts = [[[a, b, c], [], [d], [a] * 5, []][row] for row in rows]
     found = candidates(words, rows)
@@ -43,6 +43,10 @@ def test_their_words_padded_to_any_width(words, rows, width):
         kept = text[:width]
         assert padded == kept + [0] * (width - len(kept))
         assert row_mask == [True] * len(kept) + [False] * (width - len(kept))
+    flat = found.flat_tokens
+    expected = [(id, place, at) for place, text in enumerate(texts) for at, id in enumerate(text)]
+    assert list(zip(flat.ids.tolist(), flat.candidate.tolist(), flat.position.tolist())) == expected
+    assert len(flat.ids) == len(flat.candidate) == len(flat.position) == len(expected)
 
 
 def test_a_collection_without_a_word(tmp_path):
