@@ -24,7 +24,7 @@ from rerank_plugin.base.stopping import seconds_left
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, TERM_VECTORS, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
-from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, without_stored_fields
+from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, pyjnius_lock, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.knowledge.headings import Headings
@@ -134,9 +134,16 @@ class LuceneFirstStage:
         headings = Headings.of(self.index.knowledge) if MESH in kinds else None
         return Expansion(kinds, field, lambda text: self._tokens(text).toArray(), headings)
 
-    def _new_relevance_model(self) -> RelevanceModel | None:
-        own = TERM_VECTORS in self.index.description["lucene"]
-        return RelevanceModel(self.reader, self.analyzer, self.config.field) if own else None
+    def _new_relevance_model(self) -> RelevanceModel:
+        return RelevanceModel(self.reader, self.analyzer, self.read, self.config.field)
+
+    def _has_foreign_vectors(self, number: int) -> bool:
+        """Whether this is another tool's index that stores the term vector of a document."""
+        if TERM_VECTORS in self.index.description["lucene"]:
+            return False
+        with pyjnius_lock:
+            vectors = self.reader.termVectors()
+            return vectors.get(number, self.config.field) is not None
 
     def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
@@ -317,9 +324,9 @@ class LuceneFirstStage:
         """
         if not tokens.size():
             return self._hits
-        if self.relevance_model is None:
-            return self._expanded_by_anserini(words, text, tokens, filter, feedback, terms, weight)
         hits = feedback.scoreDocs
+        if len(hits) and self._has_foreign_vectors(hits[0].doc):
+            return self._expanded_by_anserini(words, text, tokens, filter, feedback, terms, weight)
         scores = np.array([hit.score for hit in hits], np.float32)
         expanded = self.relevance_model.query(tokens, [hit.doc for hit in hits], scores, terms, weight)
         if filter is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, pyjnius_lock, stored_text
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.text.normalization import analyzable
 
 COMMON = np.float32(0.1)  # share of the documents above which a term of their contents expands no query
 TERM = re.compile("[a-z0-9]{2,20}")  # what expands a query
@@ -26,15 +26,16 @@ KNOWN = 1 << 16  # terms that are remembered to be common or not
 
 
 class RelevanceModel:
-    """Expands queries to a field of an index of this package. It is thread-safe.
+    """Expands queries to a field of an index. It is thread-safe.
 
     Args:
         reader: of Lucene's index, with its stored fields.
         analyzer: Lucene's, of the field.
+        read: how a text reaches the analyzer.
     """
 
-    def __init__(self, reader: Any, analyzer: Any, field: str):
-        self.reader, self.analyzer, self.field = reader, analyzer, field
+    def __init__(self, reader: Any, analyzer: Any, read: Callable[[str], str], field: str):
+        self.reader, self.analyzer, self.read, self.field = reader, analyzer, read, field
         self.documents, self.common = reader.numDocs(), dict[str, bool]()
 
     def query(self, tokens: Any, numbers: Sequence[int], scores: np.ndarray, terms: int, weight: float) -> Any:
@@ -46,7 +47,7 @@ class RelevanceModel:
             terms: the most terms of the expansion. weight: of the original query, 0 to 1.
 
         Raises:
-            InputError: the index does not store the texts of the field.
+            InputError: the index does not store the texts of the field, in ``raw`` as a JSON object.
         """
         with pyjnius_lock:
             return self._query(tokens, numbers, scores, terms, weight)
@@ -70,11 +71,15 @@ class RelevanceModel:
 
     def _counts(self, number: int) -> Counter[str]:
         """The frequencies of a document's terms."""
-        raw, _ = stored_text(self.reader, number)
-        text = None if raw is None else json.loads(raw).get(self.field)
-        if text is None:
-            raise InputError(f"the index does not store the texts of the field '{self.field}', which RM3 reads")
-        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, analyzable(text))
+        text, raw = None, stored_text(self.reader, number)[0]
+        with suppress(ValueError, AttributeError, RecursionError):  # other tools store raw in other formats
+            text = json.loads(raw or "").get(self.field)
+        if not isinstance(text, str):
+            raise InputError(
+                f"RM3 reads Lucene's term vectors (-storeDocvectors), or the texts of the field '{self.field}' in raw, "
+                "a JSON object: the index has neither"
+            )
+        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, self.read(text))
         return Counter(tokens.toArray())
 
     def _pruned(self, counts: Counter[str], terms: int) -> dict[str, int]:

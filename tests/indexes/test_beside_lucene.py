@@ -74,7 +74,9 @@ def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(
     order = beside.forward.rows([document.id for document in kept])
     assert beside.forward.titles.take(order) == own.forward.titles.take(np.arange(len(kept)))
     assert beside.forward.published[0] == "2015"
-    search_alike(beside, own, ["aspirin and the prevention of heart attack", "twins share words", "糖尿病"], name)
+    build_beside(own.lucene_folder, tmp_path / "again")  # which stores no term vectors
+    for other in (beside, Index(tmp_path / "again")):
+        search_alike(other, own, ["aspirin and the prevention of heart attack", "twins share words", "糖尿病"], name)
     for own_row, row in enumerate(order):
         words = beside.forward.terms.take(beside.forward.document_tokens(row))
         assert words == own.forward.terms.take(own.forward.document_tokens(own_row))
@@ -82,6 +84,13 @@ def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(
         beside.first_stage(LuceneConfig()).search(Query("q", "x", Filter.of({"year": "2015"})), 3)
     with pytest.raises(InputError, match="has no field 'abstract'; it has contents, id, text, title"):
         beside.first_stage(LuceneConfig(field="abstract"))
+
+
+def test_rm3_needs_term_vectors_or_texts_by_field(tmp_path):
+    theirs = pyserini_index(tmp_path, [{"id": "a", "contents": "aspirin and heart attack"}], "--storeContents")
+    build_beside(theirs, tmp_path / "index")
+    with pytest.raises(InputError, match="RM3 reads .* or the texts of the field 'contents' in raw"):
+        Index(tmp_path / "index").first_stage(LuceneConfig("bm25+rm3")).search(Query("q", "aspirin"), 3)
 
 
 STUDIES = [
