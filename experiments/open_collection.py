@@ -23,7 +23,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ class OpenCollection:
 
     def add_medquad(self, path: Path) -> None:
         """Add answers under their questions, and a query for every disease with at least two answers."""
-        records = [record for record in _records(path) if record.get("answer")]
+        records = [record for record in json_records(path) if record.get("answer")]
         diseases = _diseases(records)
         for number, record in enumerate(records):
             self._add_document(f"medquad-{number}", str(record["question"]), str(record["answer"]))
@@ -108,35 +108,50 @@ class OpenCollection:
         return titled
 
     def _shortened(self, query: str) -> str:
-        """Half of the time a span of the query's words that neither starts nor ends with a stop-word."""
-        words = query.rstrip("?. ").split()
-        if self.random.random() >= SHORTENED:
-            return query
-        spans = [
-            words[start:end]
-            for start in range(len(words))
-            for end in range(start + SHORT_WORDS[0], min(start + SHORT_WORDS[1], len(words)) + 1)
-            if not {words[start].lower(), words[end - 1].lower()} & STOP_WORDS
-        ]
-        return " ".join(spans[self.random.integers(len(spans))]) if spans else query
+        """Half of the time a span of the query's words."""
+        return query if self.random.random() >= SHORTENED else span_of(query, self.random)
 
     def write(self, folder: Path, overwrite: bool = False) -> None:
         """Write a BEIR folder with the splits train and dev atomically."""
-        with replacing_folder(folder, OPEN_COLLECTION, overwrite) as writing:
-            (writing / OPEN_COLLECTION.description).write_text(json.dumps({"seed": self.seed}), encoding="utf-8")
-            with gzip.open(writing / "corpus.jsonl.gz", "wt", encoding="utf-8") as file:
-                for id, title, text in self.documents:
-                    file.write(json.dumps({"_id": id, "title": title, "text": text}, ensure_ascii=False) + "\n")
-            with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:
-                for query in self.judged:
-                    file.write(json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n")
-            (writing / "qrels").mkdir()
-            for split in ("train", "dev"):
-                with open(writing / "qrels" / f"{split}.tsv", "w", encoding="utf-8") as file:
-                    file.write("query-id\tcorpus-id\tscore\n")
-                    for query in self.judged:
-                        if query.split == split:
-                            file.writelines(f"{query.id}\t{id}\t{grade}\n" for id, grade in query.grades.items())
+        write_collection(folder, OPEN_COLLECTION, {"seed": self.seed}, self.documents, self.judged, overwrite)
+
+
+def write_collection(
+    folder: Path,
+    kind: FolderKind,
+    description: dict,
+    documents: Iterable[tuple[str, str, str]],
+    judged: Sequence[Judged],
+    overwrite: bool = False,
+) -> None:
+    """Write a BEIR folder atomically, with the splits of the queries; a document is its id, title and text."""
+    with replacing_folder(folder, kind, overwrite) as writing:
+        (writing / kind.description).write_text(json.dumps(description), encoding="utf-8")
+        with gzip.open(writing / "corpus.jsonl.gz", "wt", encoding="utf-8") as file:
+            for id, title, text in documents:
+                file.write(json.dumps({"_id": id, "title": title, "text": text}, ensure_ascii=False) + "\n")
+        with open(writing / "queries.jsonl", "w", encoding="utf-8") as file:
+            for query in judged:
+                file.write(json.dumps({"_id": query.id, "text": query.text}, ensure_ascii=False) + "\n")
+        (writing / "qrels").mkdir()
+        for split in dict.fromkeys(query.split for query in judged):
+            with open(writing / "qrels" / f"{split}.tsv", "w", encoding="utf-8") as file:
+                file.write("query-id\tcorpus-id\tscore\n")
+                for query in judged:
+                    if query.split == split:
+                        file.writelines(f"{query.id}\t{id}\t{grade}\n" for id, grade in query.grades.items())
+
+
+def span_of(query: str, random: np.random.Generator) -> str:
+    """A span of a query's words that neither starts nor ends with a stop-word; the query where there is none."""
+    words = query.rstrip("?. ").split()
+    spans = [
+        words[start:end]
+        for start in range(len(words))
+        for end in range(start + SHORT_WORDS[0], min(start + SHORT_WORDS[1], len(words)) + 1)
+        if not {words[start].lower(), words[end - 1].lower()} & STOP_WORDS
+    ]
+    return " ".join(spans[random.integers(len(spans))]) if spans else query
 
 
 def _diseases(records: list[dict]) -> dict[int, list[int]]:
@@ -157,7 +172,7 @@ def _diseases(records: list[dict]) -> dict[int, list[int]]:
     return diseases
 
 
-def _records(path: Path) -> Iterator[dict]:
+def json_records(path: Path) -> Iterator[dict]:
     for number, line in enumerate(byte_lines(path), 1):
         try:
             yield parse(line)
@@ -175,7 +190,7 @@ def pubmedqa(folder: Path) -> Iterator[tuple[str, str]]:
 
 def articles(path: Path) -> Iterator[tuple[str, str]]:
     """Titles and beginnings of articles under CC BY or CC0."""
-    for record in _records(path):
+    for record in json_records(path):
         if str(record.get("license", "")).upper() not in ("CC BY", "CC0"):
             continue
         words = " ".join(record["paragraphs"]).split()[:ARTICLE_WORDS]

@@ -125,4 +125,4 @@ def test_a_damaged_line_is_named(folder, tmp_path):
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{}\n{")
     with pytest.raises(InputError, match=r"broken\.jsonl:2"):
-        list(open_collection._records(broken))
+        list(open_collection.json_records(broken))
