@@ -53,6 +53,7 @@ T = TypeVar("T")
 
 TERM_VECTORS = "document_vectors"  # under "lucene": whether Lucene stores them; missing in other tools' indexes
 NORMALIZATION = "normalization"  # its version, of the forward index and under "lucene" of its texts; 0 if it is missing
+LAST_DELETED = "last_deleted"  # in the description: the hash of the ids that were last deleted by a list of them
 APPLIED = "applied"  # in the description: a record of the caller's, of what was indexed; updates without one keep it
 FILTERS_KEPT = 16  # filters whose documents are cached, a byte per document
 TRIES = 5  # to open an index that is replaced meanwhile

@@ -15,6 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from rerank_plugin.files.outputs import temporary_folder
 from rerank_plugin.indexes.building import BATCH, Batches, check_some, distinct_batches, write_part
 from rerank_plugin.indexes.commits import NextCommit, next_commit
 from rerank_plugin.indexes.derived import Adapt, OpenEncoder, Renumbered, carry
-from rerank_plugin.indexes.index_folder import APPLIED, TERM_VECTORS, Index
+from rerank_plugin.indexes.index_folder import APPLIED, LAST_DELETED, TERM_VECTORS, Index
 from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.revisions import Revisions
 from rerank_plugin.indexes.rows import NO_ROWS
@@ -162,6 +163,8 @@ def _read(file: Path) -> Iterator[tuple[list[Document], None]]:
 def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None = None) -> UpdateReport:
     """Delete the documents with these ids from an index.
 
+    The ids that were deleted last may be given again: a command that was ended after it had deleted them is repeated.
+
     Args:
         places: of the ids, such as ``file:3``, for messages.
 
@@ -170,13 +173,16 @@ def delete(folder: str | Path, ids: Sequence[str], places: Sequence[str] | None 
     """
     with next_commit(folder) as commit:
         rows = _open(commit).forward.rows(ids) if len(ids) else NO_ROWS
-        if len(missing := np.flatnonzero(rows < 0)):
+        these = sha256("\n".join(sorted({*ids})).encode()).hexdigest()
+        if len(missing := np.flatnonzero(rows < 0)) and _open(commit).description.get(LAST_DELETED) != these:
             first = f"'{ids[missing[0]]}'" + (f" at {places[missing[0]]}" if places else "")
             raise InputError(
                 f"{len(missing):,} of {len(ids):,} ids to delete are not in {folder}, the first {first}: nothing was "
                 "deleted; take them out"
             )
-        return _delete(commit, np.unique(rows))
+        rows = np.unique(rows[rows >= 0])
+        commit.entries |= {LAST_DELETED: these} if len(rows) else {}
+        return _delete(commit, rows)
 
 
 def _delete(commit: NextCommit, rows: np.ndarray) -> UpdateReport:

@@ -211,6 +211,17 @@ def test_bad_input_leaves_the_commit(folder, update, message):
     assert "\n" not in str(raised.value) and state(folder) == before
 
 
+def test_an_update_that_was_ended_after_its_deletions_is_repeated(folder):
+    """Also where a corpus that was added since has brought one of the ids back."""
+    gone = [document(1).id, document(2).id]
+    updating.delete(folder, gone)
+    assert updating.delete(folder, gone[::-1]).deleted == 0
+    add(folder, document(2))
+    assert updating.delete(folder, gone).deleted == 1
+    with pytest.raises(InputError, match="1 of 1 ids to delete are not in"):
+        updating.delete(folder, gone[:1])
+
+
 def test_a_corpus_without_ids_is_refused_with_the_reason(folder, put, index_command):
     before, corpus = state(folder), put("corpus.jsonl", '{"title": "no id"}\n')
     status, _, err = index_command("--index", folder, "--add", corpus)
