@@ -1,13 +1,14 @@
 """The experiments of [K] on any judged collection: the steps that make a run of every row.
 
 Each model is trained once and ranks the whole collection ([K] 4.2). Choices on the validation queries (the parameters
-of BM25 and RM3, the shapes of the paper's KTRel, the weights of fused runs) need the outputs of earlier steps, so the
+of BM25 and RM3, the models' hyper-parameters, the weights of fused runs) need the outputs of earlier steps, so the
 stages are made one by one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,19 +20,25 @@ from experiments.ktrel_rows import (
     BY_NAME,
     ENCODERS,
     HYBRID,
+    OF_ENCODER,
     RECIPE,
     RM3,
     TRAINED,
+    TUNED,
     VALIDATION_MEASURES,
     Ingredient,
     Kind,
     KtrelRow,
 )
-from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Shape, TriedSetting, drawn
+from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Trial, TriedSetting, drawn
 from experiments.plan import Plan, Step, merged, once
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.files.outputs import INNER, replacing
+from rerank_plugin.models.register import packaged_folder
+
+# Where nothing is tried, sizes in the middle of KTRel's grid, and the others' defaults.
+UNTUNED = {Kind.PAPER: Trial((("heads", "2"), ("feed_forward", "200"), ("batch_size", "20"), ("dropout", "0.2")))}
 
 
 class KtrelPlan(Plan):
@@ -43,8 +50,10 @@ class KtrelPlan(Plan):
 
     def rows(self) -> list[KtrelRow]:
         """The rows of the tables, always with the baseline."""
-        only, weak = self.settings.only, self.settings.weak
-        available = [row for row in rows_of.ROWS if weak or not _pretrained(row)]
+        only, weak, encoder = self.settings.only, self.settings.weak, self.settings.encoder
+        available = [
+            row for row in rows_of.ROWS if (weak or not _pretrained(row)) and (encoder or row.kind not in OF_ENCODER)
+        ]
         return [row for row in available if not only or row.name in only or row.name == RM3]
 
     def needed(self) -> list[KtrelRow]:
@@ -76,6 +85,14 @@ class KtrelPlan(Plan):
         names = {row.name for row in self.rows()}
         return [BY_NAME[name] for name in self.settings.figure_models if name in names and self.settings.sizes]
 
+    def seeds(self) -> list[int]:
+        """The seeds of the trainings of a model of the paper."""
+        return list(range(self.settings.seed, self.settings.seed + self.settings.seeds))
+
+    def seeded_rows(self) -> list[KtrelRow]:
+        """The rows that are trained with several seeds."""
+        return [row for row in self.rows() if row.kind in TUNED and self.settings.seeds > 1]
+
     def ingredients(self) -> list[Ingredient]:
         """Ingredients whose base is run and whose data exist: word vectors without stemming, several training sets."""
         settings, names = self.settings, {row.name for row in self.rows()}
@@ -99,17 +116,21 @@ class KtrelPlan(Plan):
         yield [self.extended()] if encoders else []
         yield [self.titles_index()] if weak else []
         yield [self.pretraining()] if weak else []
-        shapes = [self.grid_training(row, shape) for row in of[Kind.PAPER] for shape in self.shapes(row)]
-        yield [*shapes, *(self.validation_search(tried) for tried in settings.bm25())]
+        yield [self.validation_search(tried) for tried in settings.bm25()]
         yield [self.validation_search(tried) for tried in settings.rm3(self.bm25)]
         if settings.validation_candidates:
             yield [self.run(BY_NAME[RM3], self.validation)]
+        yield [self.trial_training(row, trial) for row in needed if row.kind in TUNED for trial in self.trials(row)]
         sized = [(row, size) for row in self.figure_rows() for size in settings.sizes if size != ALL]
         trained = [self.training(row) for row in needed if row.kind in TRAINED and row.kind != Kind.RERANKED]
         trained += [self.ingredient(ingredient) for ingredient in ingredients]
+        seeded = [(row, seed) for row in self.seeded_rows() for seed in self.seeds()]
+        trained += [self.training(row, seed=seed) for row, seed in seeded]
         yield once([*trained, *(self.training(row, size) for row, size in sized)])
         sized_encoders = [(row, size) for row, size in sized if row.kind in ENCODERS]
-        yield [self.encoding(row, size) for row, size in [*((row, ALL) for row in encoders), *sized_encoders]]
+        every = [*((row, ALL) for row in encoders + of[Kind.TEXTS]), *sized_encoders]
+        encodings = [self.encoding(row, size) for row, size in every]
+        yield once([*encodings, *(self.encoding(row, seed=seed) for row, seed in seeded if row.kind in ENCODERS)])
         if of[Kind.FEEDBACK]:
             yield [self.feedback_search(tried) for tried in settings.feedback()]
         yield once(
@@ -122,6 +143,7 @@ class KtrelPlan(Plan):
                     for test in settings.tests
                 ),
                 *(self.run(row, test, size) for row, size in sized for test in settings.tests),
+                *(self.run(row, test, seed=seed) for row, seed in seeded for test in settings.tests),
             ]
         )
         yield [self.fusion_weights(row) for row in of[Kind.FUSED] if row.method == "linear"]
@@ -184,12 +206,15 @@ class KtrelPlan(Plan):
         command = ("embed", "concepts", "--knowledge", self.settings.knowledge, "--holdout", 0, "--epochs", 1)
         return self.step("concepts", "random", (*command, "--learning-rate", "1e-9", "--overwrite"))
 
-    def encoding(self, row: KtrelRow, size: str = ALL) -> Step:
+    def encoding(self, row: KtrelRow, size: str = ALL, seed: int | None = None) -> Step:
         """The documents' encodings, which are stored in the index; the output is the command's standard output.
 
         For judgments of similar queries, the encodings of the training queries are stored, too.
         """
-        checkpoint = self.training(row, size).output
+        if row.kind == Kind.TEXTS:
+            command = ("index", "--encode", self.settings.encoder, "--index", self.index().output, "--overwrite")
+            return self.step("encodings", row.name, command, ".txt", prints=True)
+        checkpoint = self.training(row, size, seed).output
         similar = any(other.kind == Kind.NEIGHBOURS for other in self.needed())
         stores_queries = size == ALL and row.kind == Kind.OURS and similar
         judged = [word for spec in self.settings.train for word in ("--judged", spec)] if stores_queries else []
@@ -228,52 +253,61 @@ class KtrelPlan(Plan):
         options = (*self._dense(self.training(self.best())), *tried.options)
         return self.validation_search(tried._replace(options=options))
 
-    def shapes(self, row: KtrelRow) -> list[Shape]:
-        """The shapes to try for a row of the paper's KTRel."""
-        return drawn(row.name, self.settings.grid, self.settings.seed)
+    def trials(self, row: KtrelRow) -> list[Trial]:
+        """The hyper-parameters to try for a row of the paper."""
+        return drawn(row.name, self.settings.trials, self.settings.seed)
 
-    def grid_training(self, row: KtrelRow, shape: Shape) -> Step:
-        options = (*self._paper(shape), "--epochs", self.settings.grid_epochs)
-        return self._train("grid", f"{row.name}-{'-'.join(map(str, shape))}", row, options)
+    def trial_training(self, row: KtrelRow, trial: Trial) -> Step:
+        values = re.sub(r"[^\w.]+", "-", "-".join(value for _, value in trial.values))
+        options = (*self._of_paper(row, trial), "--epochs", self.settings.trial_epochs)
+        return self._train("trials", f"{row.name}-{values}", row, options)
 
-    def shape(self, row: KtrelRow) -> Shape:
-        """The shape with the best validation MAP in its short training."""
-        measure, tried = VALIDATION_MEASURES[0], self.shapes(row)
+    def trial(self, row: KtrelRow) -> Trial:
+        """The hyper-parameters with the best validation MAP in their short training."""
+        measure, tried = VALIDATION_MEASURES[0], self.trials(row)
         if not tried:
-            return self.settings.shape
-        return self.chosen(tried, lambda shape: self.reached(self.grid_training(row, shape))[measure])
+            return UNTUNED.get(row.kind, Trial())
+        return self.chosen(tried, lambda trial: self.reached(self.trial_training(row, trial))[measure])
 
     # Trainings.
 
-    def training(self, row: KtrelRow, size: str = ALL) -> Step:
+    def training(self, row: KtrelRow, size: str = ALL, seed: int | None = None) -> Step:
         """A row's training on ``size`` queries."""
         sample = () if size == ALL else ("--train-queries", size)
-        return self._train("checkpoints", _sized(row, size), row, (*self._training_options(row), *sample))
+        options = (*self._training_options(row), *sample)
+        return self._train("checkpoints", _sized(row, size), row, options, seed=seed)
 
     def _training_options(self, row: KtrelRow) -> Sequence:
         settings = self.settings
-        common = ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
         if row.kind == Kind.OURS:
             return self._recipe()
-        if row.kind == Kind.PAPER:
-            return self._paper(self.shape(row))
         if row.kind == Kind.RERANKED:
-            return (*common, *self._hybrid(), "--depth", settings.rerank_depth)
-        if not settings.validation_candidates:
-            return (*common, "--first-stage", "all")
-        run = self.run(BY_NAME[RM3], self.validation).output
-        validation = ("--validation-run", run, "--validation-depth", settings.validation_candidates)
-        return (*common, "--first-stage", "all", *validation)
+            return (*self._common(), *self._hybrid(), "--depth", settings.rerank_depth)
+        if row.kind == Kind.CROSS:
+            depth = ("--depth", settings.cross_depth, "--set", f"encoder={packaged_folder(settings.encoder)}")
+            return merged((*self._common(), "--epochs", settings.cross_epochs, *self.rm3.options), depth)
+        return self._of_paper(row, self.trial(row))
+
+    def _common(self) -> Sequence:
+        settings = self.settings
+        return ("--patience", settings.patience, "--epochs", settings.epochs, "--pairs-per-query", settings.pairs)
+
+    def _of_paper(self, row: KtrelRow, trial: Trial) -> Sequence:
+        """The options of a model of the paper; all are validated on the same documents."""
+        settings, own = self.settings, self._common()
+        if row.kind == Kind.PAPER:
+            own = merged(["--patience", settings.patience, "--epochs", settings.epochs, *rows_of.LENGTHS])
+        validation: tuple = ()
+        if settings.validation_candidates:
+            run = self.run(BY_NAME[RM3], self.validation).output
+            validation = ("--validation-run", run, "--validation-depth", settings.validation_candidates)
+        return merged((*own, "--first-stage", "all", *validation), trial.options)
 
     def _recipe(self, epochs: int | None = None) -> Sequence:
         """Our recipe, with at most ``epochs`` epochs."""
         own = int(RECIPE[RECIPE.index("--epochs") + 1])
         at_most = [limit for limit in (own, epochs, self.settings.recipe_epochs) if limit is not None]
         return (*RECIPE, "--first-stage", "all", "--epochs", min(at_most))
-
-    def _paper(self, shape: Shape) -> Sequence:
-        length = ("--patience", self.settings.patience, "--epochs", self.settings.epochs)
-        return merged([*length, "--first-stage", "all", *rows_of.LENGTHS], shape.options)
 
     def ingredient(self, ingredient: Ingredient) -> Step:
         """The training of an ingredient; the row's own training if they are equal."""
@@ -284,13 +318,21 @@ class KtrelPlan(Plan):
         return self._train("ingredients", ingredient.name, row, options, ingredient)
 
     def _train(
-        self, kind: str, name: str, row: KtrelRow, options: Sequence, ingredient: Ingredient | None = None
+        self,
+        kind: str,
+        name: str,
+        row: KtrelRow,
+        options: Sequence,
+        ingredient: Ingredient | None = None,
+        seed: int | None = None,
     ) -> Step:
         settings, ingredient = self.settings, ingredient or Ingredient("", "", row.name)
         index, words = self.index(), settings.words
+        if row.kind == Kind.CROSS:
+            words = None
         if ingredient.plain:
             index, words = self.plain_index(), settings.plain_words
-        elif row.kind in ENCODERS and ingredient.extended:
+        elif (row.kind in ENCODERS and ingredient.extended) or "trained_words=true" in options:
             words = self.extended().output
         concepts = settings.concepts if ingredient.concepts else self.random_concepts().output
         command = [
@@ -301,36 +343,40 @@ class KtrelPlan(Plan):
             *merged(("--measures", *VALIDATION_MEASURES, *self._device), row.train.split(), options,
                     settings.train_option),
         ]  # fmt: skip
-        return self.train(kind, name, index, words, *command)
+        return self.train(kind, name, index, words, *command, seed=seed)
 
     # Runs.
 
-    def run(self, row: KtrelRow, queries: Queries, size: str = ALL) -> Step:
-        """A row's run of some queries, by the model trained on ``size`` queries."""
+    def run(self, row: KtrelRow, queries: Queries, size: str = ALL, seed: int | None = None) -> Step:
+        """A row's run of some queries, by the model trained on ``size`` queries with a seed."""
         name, settings = f"{queries.name}/{_sized(row, size)}", self.settings
         if row.kind == Kind.FUSED:
             runs = [self.run(stage, queries).output for stage in self.stages_of(row)]
             weights = ("--method", "rrf") if row.method == "rrf" else ("--tuned", self.fusion_weights(row).output)
             command = ("fuse", *runs, *weights, "--output-depth", settings.depth, "--overwrite")
             return self.step("runs", name, command, ".run")
-        depth = settings.rerank_depth if row.kind == Kind.RERANKED else settings.depth
-        return self._search(name, queries, self._searched(row, size), depth)
+        depth = {Kind.RERANKED: settings.rerank_depth, Kind.CROSS: settings.cross_depth}.get(row.kind, settings.depth)
+        return self._search(name, queries, self._searched(row, size, seed), depth)
 
-    def _searched(self, row: KtrelRow, size: str) -> Sequence:
+    def _searched(self, row: KtrelRow, size: str, seed: int | None) -> Sequence:
         """Options of a search."""
         if row.kind == Kind.LEXICAL:
             return self.rm3.options if row.name == RM3 else self.bm25.options
+        if row.kind == Kind.TEXTS:
+            return ("--first-stage", f"dense:{self.settings.encoder}")
         if row.kind in (Kind.NEIGHBOURS, Kind.FEEDBACK):
             encoder = self.training(self.stages_of(row)[0])
             if row.kind == Kind.NEIGHBOURS:
                 by_cosine = "--neighbours 100 --neighbour-documents 0 --neighbour-power 4".split()
                 return ("--first-stage", f"neighbours:{encoder.output}", *by_cosine)
             return (*self._dense(encoder), *self.feedback.options)
-        training = self.training(row, size)
+        training = self.training(row, size, seed)
         if row.kind == Kind.INTERACTION:
             return ("--first-stage", "all", "--reranker", training.output, *self._device)
         if row.kind == Kind.RERANKED:
             return (*self._hybrid(), "--reranker", training.output, *self._device)
+        if row.kind == Kind.CROSS:
+            return (*self.rm3.options, "--reranker", f"bert:{training.output}", *self._device)
         return self._dense(training)
 
     def _dense(self, training: Step) -> Sequence:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, read
 from experiments.ktrel_measures import Measured, measure, once, unseen
@@ -18,6 +20,7 @@ from experiments.ktrel_rows import (
     PUBLISHED,
     RM3,
     TRAINED,
+    TUNED,
     VALIDATION_MEASURES,
     Ingredient,
     Kind,
@@ -71,12 +74,14 @@ class KtrelPage(Page):
             f"Table 1 and figure 2 of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
             f"`{settings.validation}`, measured on {tests}.",
             ", except the paper's values, in italics below ours. All rows rank the whole collection and are "
-            f"measured on the best {settings.depth:,} documents, re-ranked ones on {settings.rerank_depth:,}. MAP, P "
-            "and R take every grade above 0 as relevant; judged queries without results count as 0.",
+            f"measured on the best {settings.depth:,} documents, re-ranked ones on {settings.rerank_depth:,}, "
+            f"cross-encoders on {settings.cross_depth:,}. MAP, P and R take every grade above 0 as relevant; judged "
+            "queries without results count as 0.",
         )
 
     def parts(self) -> Iterator[str]:
         yield from self._table_1()
+        yield from self._seeds()
         yield from self._against_the_hybrid()
         yield from self._ingredients()
         yield from self._figure_2()
@@ -134,6 +139,47 @@ class KtrelPage(Page):
     def _tested(self, measured: Measured) -> Measured:
         """The measures for tests, with queries of several sets once."""
         return measured.part([query in self.once for query in measured.queries])
+
+    def _seeds(self) -> Iterator[str]:
+        """Means and ranges over the seeds, and tests between the models of the paper, with each query's mean."""
+        plan, rows, seeds = self.plan, self.plan.seeded_rows(), self.plan.seeds()
+        if not rows:
+            return
+        runs = {
+            f"{row.name} {seed}": {test.name: plan.run(row, test, seed=seed).output for test in self.settings.tests}
+            for row in rows
+            for seed in seeds
+        }
+        found = self._tested(measure(self.judgments, runs, list(MEASURES)))
+        values = {row.name: {} for row in rows}
+        lines = [HEADER]
+        for row in rows:
+            cells = []
+            for name in MEASURES:
+                of_seeds = np.stack([found.values[f"{row.name} {seed}"][name] for seed in seeds])  # [seeds, Q]
+                values[row.name][name], means = of_seeds.mean(axis=0), of_seeds.mean(axis=1)
+                cells.append(f"{means.mean():.4f} ({means.min():.3f} to {means.max():.3f})")
+            lines.append([row.title, *cells])
+        yield f"## {len(seeds)} seeds"
+        yield (
+            f"The models of the paper, trained with the seeds {', '.join(map(str, seeds))}: the mean over "
+            f"{len(found.queries):,} different queries of all sets, and the lowest and highest of one training."
+        )
+        yield tables.markdown(lines)
+        pairs = [(row, other) for place, row in enumerate(rows) for other in rows[place + 1 :]]
+        pairs = [pair for pair in pairs if all(row.kind == Kind.PAPER for row in pair)]
+        if not pairs:
+            return
+        averages, lines = Measured(found.queries, values), [HEADER]
+        for row, other in pairs:
+            tests = [averages.comparison(row.name, other.name, name, len(pairs)) for name in MEASURES]
+            cells = [f"{test.difference:+.4f} (p {test.p:.2g})" for test in tests]
+            lines.append([f"{row.title} less {other.title}", *cells])
+        yield (
+            f"Between KTRel's variants: differences of each query's mean over the seeds; two-tailed paired t-test, p "
+            f"after Bonferroni correction for {len(pairs)} comparisons a measure."
+        )
+        yield tables.markdown(lines)
 
     def _against_the_hybrid(self) -> Iterator[str]:
         """Extensions of the hybrid, compared with it on the first set."""
@@ -235,21 +281,21 @@ class KtrelPage(Page):
         for title, chosen, shown, tried, search in choices:
             lines.append([title, shown, str(len(tried)), f"{plan.validation_ap(search(chosen)):.4f}"])
         for row in needed:
-            if row.kind == Kind.PAPER:
-                lines.append(self._chosen_shape(row))
+            if row.kind in TUNED:
+                lines.append(self._chosen_trial(row))
             if row.kind == Kind.FUSED and row.method == "linear":
                 lines.append(self._chosen_weights(row))
         yield "## What the validation queries chose"
         yield tables.markdown(lines, texts=2)
-        if any(row.kind == Kind.PAPER and plan.shapes(row) for row in needed):
-            yield f"KTRel's sizes were tried in trainings of at most {settings.grid_epochs} epochs."
+        if settings.trials:
+            yield f"Hyper-parameters were tried in trainings of at most {settings.trial_epochs} epochs."
 
-    def _chosen_shape(self, row: KtrelRow) -> list[str]:
-        tried, shape = self.plan.shapes(row), self.plan.shape(row)
+    def _chosen_trial(self, row: KtrelRow) -> list[str]:
+        tried, trial = self.plan.trials(row), self.plan.trial(row)
         if not tried:
-            return [row.title, f"{shape} (given)", "1", ""]
-        reached = self.plan.reached(self.plan.grid_training(row, shape))["AP"]
-        return [row.title, str(shape), str(len(tried)), f"{reached:.4f}"]
+            return [row.title, f"{trial} (given)", "1", ""]
+        reached = self.plan.reached(self.plan.trial_training(row, trial))["AP"]
+        return [row.title, str(trial), str(len(tried)), f"{reached:.4f}"]
 
     def _chosen_weights(self, row: KtrelRow) -> list[str]:
         tuning = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))
@@ -259,12 +305,23 @@ class KtrelPage(Page):
 
     def _trainings(self) -> Iterator[str]:
         """What each training of a row reached on the validation queries, and the time it took."""
-        lines = [["training", "best epoch", "of", *VALIDATION_TITLES, "minutes", "CPU minutes"]]
+        heading = [
+            "training",
+            "best epoch",
+            "of",
+            *VALIDATION_TITLES,
+            "minutes",
+            "CPU minutes",
+            "CPU minutes of trials",
+        ]
+        lines = [heading]
         for row in self.plan.needed():
             if row.kind in TRAINED:
-                step = self.plan.training(row)
-                reached = self.best_epoch(step, VALIDATION_MEASURES)
-                lines.append([row.title, *reached, *self.journal.minutes([step])])
+                step, trials = self.plan.training(row), []
+                if row.kind in TUNED:
+                    trials = [self.plan.trial_training(row, trial) for trial in self.plan.trials(row)]
+                minutes = [*self.journal.minutes([step]), self.journal.minutes(trials)[1] if trials else ""]
+                lines.append([row.title, *self.best_epoch(step, VALIDATION_MEASURES), *minutes])
         if len(lines) == 1:
             return
         on_few = any(row.kind == Kind.RERANKED for row in self.plan.needed())

@@ -16,6 +16,8 @@ class Kind(Enum):
     INTERACTION = "a model that scores every pair of query and document"
     PAPER = "KTRel as [K] 4.2 trains it"
     OURS = "KTRel by RECIPE"
+    TEXTS = "a sentence encoder as it is published"
+    CROSS = "a cross-encoder over the sentence encoder, which re-ranks the top of RM3"
     FEEDBACK = "dense search with pseudo-relevance feedback"
     NEIGHBOURS = "the judgments of similar training queries"
     FUSED = "a fusion of other rows' runs"
@@ -24,7 +26,9 @@ class Kind(Enum):
 
 
 ENCODERS = (Kind.PAPER, Kind.OURS)
-TRAINED = (Kind.INTERACTION, *ENCODERS, Kind.RERANKED)
+TUNED = (Kind.INTERACTION, Kind.PAPER)  # by equally many trials
+TRAINED = (Kind.INTERACTION, *ENCODERS, Kind.CROSS, Kind.RERANKED)
+OF_ENCODER = (Kind.TEXTS, Kind.CROSS)
 
 BM25, RM3, HYBRID = "bm25", "bm25-rm3", "hybrid"
 BEST = "best"  # placeholder of the row of OURS with the highest validation MAP
@@ -63,12 +67,16 @@ class KtrelRow(NamedTuple):
 
 
 _DOCUMENTS = "--training-documents collection"
+# [K] 4.3 trains the last layer of BERT. 128 word pieces are what a text's beginning has room for.
+CROSS_ENCODER = (
+    "--model bert --batch-size 32 --optimizer adam --learning-rate 1e-4 --set document_words=96 query_words=32"
+)
 ROWS = (
     KtrelRow(BM25, "BM25", Kind.LEXICAL),
     KtrelRow(RM3, "BM25-RM3", Kind.LEXICAL),
     KtrelRow("duet", "DUET", Kind.INTERACTION, f"--model duet {_DOCUMENTS} --set parts=both"),  # local and distributed
     KtrelRow("knrm", "KNRM", Kind.INTERACTION, f"--model knrm {_DOCUMENTS}"),
-    KtrelRow("drmm", "DRMM", Kind.INTERACTION, f"--model drmm {_DOCUMENTS}"),
+    KtrelRow("drmm", "DRMM", Kind.INTERACTION, f"--model drmm {_DOCUMENTS} --set hidden=[14]"),
     KtrelRow("conv-knrm", "Conv-KNRM", Kind.INTERACTION, f"--model conv-knrm {_DOCUMENTS}"),
     KtrelRow("bert", "BERT", Kind.NOT_RUN),
     KtrelRow("biobert", "BioBERT", Kind.NOT_RUN),
@@ -80,6 +88,14 @@ ROWS = (
     KtrelRow("ktrel-ours", "KTRel, our recipe", Kind.OURS, "--model ktrel"),
     KtrelRow("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", Kind.OURS, "--model ktrel-w", pretrained=True),
     KtrelRow("ktrel-titles", "KTRel, our recipe, pre-trained", Kind.OURS, "--model ktrel", pretrained=True),
+    KtrelRow("sentences", "Sentence encoder, not trained", Kind.TEXTS),
+    KtrelRow("cross-encoder", "Cross-encoder, last layer trained", Kind.CROSS, CROSS_ENCODER),
+    KtrelRow(
+        "cross-encoder-whole",
+        "Cross-encoder, all layers trained",
+        Kind.CROSS,
+        f"{CROSS_ENCODER} --set trainable_layers=null --learning-rate 2e-5",
+    ),
     KtrelRow("feedback", "The best of our recipe, with feedback", Kind.FEEDBACK, stages=(BEST,)),
     KtrelRow("feedback-w", "KTRel-W, pre-trained, with feedback", Kind.FEEDBACK, stages=("ktrel-w-titles",)),
     KtrelRow("feedback-both", "KTRel, pre-trained, with feedback", Kind.FEEDBACK, stages=("ktrel-titles",)),

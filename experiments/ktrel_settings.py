@@ -1,7 +1,7 @@
 """The settings of [K]'s experiments: data, sizes, and parameters to try on the validation queries.
 
-BM25 and RM3 are tuned by grid search ([K] 4.3): first k1 and b, then RM3's terms, documents and weight. KTRel's grid
-([K] 4.2) has 240 shapes, of which a random sample is tried.
+BM25 and RM3 are tuned by grid search ([K] 4.3): first k1 and b, then RM3's terms, documents and weight. The models are
+tuned by equally many short trainings each, with hyper-parameters drawn at random from a grid.
 """
 
 from __future__ import annotations
@@ -50,42 +50,66 @@ class TriedSetting(NamedTuple):
     shown: str
 
 
-class Shape(NamedTuple):
-    """The parameters of KTRel that [K] 4.2 tunes by grid search."""
+class Trial(NamedTuple):
+    """Hyper-parameters of a model, which a short training tries: (name, value) each."""
 
-    heads: int
-    feed_forward: int
-    batch: int
-    dropout: float
+    values: tuple[tuple[str, str], ...] = ()
 
     @property
     def options(self) -> tuple[str, ...]:
         """The options of its training."""
-        values = (f"heads={self.heads}", f"feed_forward={self.feed_forward}", f"dropout={self.dropout}")
-        return ("--batch-size", str(self.batch), "--set", *values)
+        of_training = [(f"--{name.replace('_', '-')}", value) for name, value in self.values if name in OF_TRAINING]
+        of_model = [f"{name}={value}" for name, value in self.values if name not in OF_TRAINING]
+        return (*(word for option in of_training for word in option), *(("--set", *of_model) if of_model else ()))
 
     def __str__(self) -> str:
-        return (
-            f"heads {self.heads}, feed-forward {self.feed_forward}, batches of {self.batch}, dropout {self.dropout:g}"
-        )
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.values) or "the defaults"
 
 
-GRID = [
-    Shape(*values) for values in product((1, 2, 5, 10), (50, 100, 200, 500), (10, 20, 50), (0.1, 0.2, 0.3, 0.4, 0.5))
-]
+OF_TRAINING = ("batch_size", "learning_rate")  # have options of their own
+
+# The values to try. KTRel's are the paper's ([K] 4.2); for the others it took those of MatchZoo's tuner, 10 at random.
+GRIDS: dict[str, dict[str, tuple]] = {
+    "ktrel": {
+        "heads": (1, 2, 5, 10), "feed_forward": (50, 100, 200, 500), "batch_size": (10, 20, 50),
+        "dropout": (0.1, 0.2, 0.3, 0.4, 0.5),
+    },
+    "duet": {
+        "learning_rate": (0.0003, 0.001, 0.003), "batch_size": (32, 128), "filters": (50, 150, 300),
+        "dropout": (0.1, 0.2, 0.5),
+    },
+    "knrm": {
+        "learning_rate": (0.0003, 0.001, 0.003, 0.01), "batch_size": (32, 64, 128), "trained_words": ("true", "false"),
+    },
+    "drmm": {
+        "learning_rate": (0.001, 0.003, 0.01, 0.03), "batch_size": (32, 64, 128), "bins": (11, 30),
+        "hidden": ("[14]", "[10,5]"),
+    },
+    "conv-knrm": {
+        "learning_rate": (0.0003, 0.001, 0.003), "batch_size": (32, 64, 128), "filters": (64, 128),
+        "trained_words": ("true", "false"),
+    },
+}  # fmt: skip
 
 
-def drawn(model: str, count: int, seed: int) -> list[Shape]:
-    """A random sample of ``count`` shapes of the grid; larger samples begin with smaller ones."""
-    return random.Random(f"{model} {seed}").sample(GRID, len(GRID))[:count]
+def grid(row: str) -> list[Trial]:
+    """All combinations of a row's values."""
+    values = GRIDS["ktrel" if row.startswith("ktrel") else row]
+    return [Trial(tuple(zip(values, map(str, chosen)))) for chosen in product(*values.values())]
+
+
+def drawn(row: str, count: int, seed: int) -> list[Trial]:
+    """A random sample of ``count`` trials of a row's grid; larger samples begin with smaller ones."""
+    trials = grid(row)
+    return random.Random(f"{row} {seed}").sample(trials, len(trials))[:count]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KtrelSettings(Settings):
     """Table 1 and figure 2 of the KTRel paper (CIRCLE 2020) on a judged collection with a knowledge base: tunes BM25
-    and RM3, trains DUET, KNRM, DRMM, Conv-KNRM and KTRel by the paper's recipe, KTRel by ours, and hybrids of KTRel and
-    BM25-RM3, ranks the whole collection with each, and writes a Markdown page with the published values beside ours.
-    Several --test are given one by one and pooled, as the paper pools titles and descriptions."""
+    and RM3, tunes and trains DUET, KNRM, DRMM, Conv-KNRM and KTRel by the paper's recipe, trains KTRel by ours, and
+    hybrids of KTRel and BM25-RM3, ranks the whole collection with each, and writes a Markdown page with the published
+    values beside ours. Several --test are given one by one and pooled, as the paper pools titles and descriptions."""
 
     corpus: str = option("documents to index")
     train: tuple[str, ...] = option(
@@ -109,6 +133,9 @@ class KtrelSettings(Settings):
     weak: tuple[str, ...] = option(
         "corpus to pre-train on, by its titles and abstracts", (), action="append", metavar="CORPUS"
     )
+    encoder: str | None = option(
+        "sentence encoder to compare with, as it is and as a cross-encoder: minilm, or a folder", None
+    )
     only: tuple[str, ...] = option("run only these rows, and BM25-RM3", (), metavar="ROW")
     figure_models: tuple[str, ...] = option(
         "models of figure 2; none: no figure", rows_of.FIGURE, nargs="*", metavar="ROW"
@@ -122,19 +149,22 @@ class KtrelSettings(Settings):
     device: str = option("torch device of trainings and searches", "cpu")
     depth: int = size("documents of a measured run per query", 1000)
     rerank_depth: int = size("documents of the hybrid to re-rank", 500)
+    cross_depth: int = size("documents of BM25-RM3 that cross-encoders re-rank", 100)
+    cross_epochs: int = size("largest number of epochs of cross-encoders", 4)
     epochs: int = size("largest number of epochs, except of our recipe", 30)
     recipe_epochs: int | None = size("largest number of epochs of our recipe (default: the recipe's)", None)
     pairs: int = size("largest number of pairs per query and epoch", 10)
     patience: int = size("epochs without a better MAP before a training stops", 5)
     ingredient_epochs: int | None = size("largest number of epochs of an ingredient (default: the recipe's)", None)
     validation_candidates: int = size(
-        "documents of the tuned BM25-RM3 to validate DUET, KNRM, DRMM and Conv-KNRM on; 0: all documents",
+        "documents of the tuned BM25-RM3 to validate the models of the paper on; 0: all documents",
         0,
         least=0,
     )
     sizes: tuple[str, ...] = size("numbers of training queries in figure 2", ("100", "200", "500", "1000", "2000", ALL))
-    grid: int = size("shapes of the paper's grid to try for each KTRel; 0: a fixed one", 6, least=0)
-    grid_epochs: int = size("epochs of the trials of shapes", 4)
+    trials: int = size("hyper-parameters to try for each model of the paper; 0: fixed ones", 6, least=0)
+    trial_epochs: int = size("largest number of epochs of a trial", 4)
+    seeds: int = size("trainings of each model of the paper with the chosen hyper-parameters, by seed", 1)
     weak_queries: int = size("titles to pre-train on", 38_000)
     weak_epochs: int = size("epochs of the pre-training", 3)
     k1: tuple[float, ...] = size("k1 of BM25 to try", (0.5, 0.9, 1.2, 1.6, 2.0))
@@ -145,7 +175,6 @@ class KtrelSettings(Settings):
     feedback_documents: tuple[int, ...] = size("documents of KTRel's feedback to try", (3, 5, 10))
     feedback_weights: tuple[float, ...] = size("weights of KTRel's feedback to try", (0.3, 0.6, 1.0))
     fusion_step: float = size("step between weights of hybrids", 0.05)
-    shape: Shape = Shape(2, 200, 20, 0.2)  # of the paper's KTRel if none is tried
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.test]

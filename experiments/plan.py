@@ -171,9 +171,10 @@ class Plan:
         suffix: str = "",
         prints: bool = False,
         output: Path | None = None,
+        seed: int | None = None,
     ) -> Step:
         """A step whose output, by default in the folder ``kind``, is named after its command."""
-        words = tuple(map(str, (*command, "--seed", self.settings.seed)))
+        words = tuple(map(str, (*command, "--seed", self.settings.seed if seed is None else seed)))
         name = f"{name}-{digest(words)}"
         output = output or self.work / kind / f"{name}{suffix}"
         target = () if prints else ("--index" if words[0] == "index" else "--output", str(output))
@@ -187,9 +188,12 @@ class Plan:
         command = ("search", "--index", index.output, "--queries", queries, *options, "--overwrite")
         return self.step(kind, name, command, **{"suffix": ".run", **more})
 
-    def train(self, kind: str, name: str, index: Step, words: str | Path, *options) -> Step:
-        command = ("train", "--index", index.output, "--words", words, *options, "--overwrite", "--resume")
-        return self.step(kind, name, command)
+    def train(
+        self, kind: str, name: str, index: Step, words: str | Path | None, *options, seed: int | None = None
+    ) -> Step:
+        given = () if words is None else ("--words", words)
+        command = ("train", "--index", index.output, *given, *options, "--overwrite", "--resume")
+        return self.step(kind, name, command, seed=seed)
 
     def chosen(self, tried: Sequence[T], value: Callable[[T], float]) -> T:
         """The candidate with the highest value; ties are won by the first."""

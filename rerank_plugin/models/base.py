@@ -84,6 +84,7 @@ class ModelConfig:
         concepts: number of concept vectors.
         concept_dimension: dimension of a concept vector.
         document_concepts, query_concepts: the longest lists of concepts; longer ones are cut.
+        trained_words: whether training changes the word vectors, too, which are then among the weights.
         of_training: names of the fields that only training reads; they do not change the encodings of documents.
         later: names of the fields that were added later; at their defaults they do not change a checksum.
         reads_words: whether the model reads words.
@@ -100,6 +101,7 @@ class ModelConfig:
     concept_dimension: int = 0
     document_concepts: int = 0
     query_concepts: int = 0
+    trained_words: bool = False
 
     @property
     def reads_words(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
@@ -41,7 +41,9 @@ def in_double(model: Model, inputs: Inputs) -> tuple[Model, Inputs]:
     used, ids = torch.cat(
         [torch.zeros(1, dtype=torch.int64), inputs.documents.flatten(), inputs.queries.flatten()]
     ).unique(return_inverse=True)  # row 0 stays UNK's
-    vectors = model.vectors[used.to(model.vectors.device)]
+    vectors = model.vectors.detach()[used.to(model.vectors.device)]
+    if model.config.trained_words:
+        vectors = nn.Parameter(vectors, requires_grad=False)
     double = copy.deepcopy(model, {id(model.vectors): vectors}).double().cpu().eval()
     documents, queries = ids[1:].split([inputs.documents.numel(), inputs.queries.numel()])
     return double, inputs._replace(

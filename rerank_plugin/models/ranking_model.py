@@ -138,7 +138,7 @@ class TextEncodingModel(EncodingModel[C]):
 
 
 class FixedVectorModel(RankingModel[C]):
-    """A model with fixed word vectors, which are not saved with its weights.
+    """A model with fixed word vectors, which are not saved with its weights, unless it has ``trained_words``.
 
     Args:
         config: the hyper-parameters.
@@ -148,7 +148,10 @@ class FixedVectorModel(RankingModel[C]):
     def __init__(self, config: C, vectors: Tensor):
         super().__init__()
         self.config = config
-        self.register_buffer("vectors", vectors, persistent=False)
+        if config.trained_words:
+            self.vectors = nn.Parameter(vectors.clone())
+        else:
+            self.register_buffer("vectors", vectors, persistent=False)
 
 
 class StandardizedFeatures(FixedVectorModel[C]):

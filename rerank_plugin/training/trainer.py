@@ -93,7 +93,8 @@ class Trainer:
     def _new_optimizer(self) -> torch.optim.Optimizer:
         # Over a whole vocabulary, Adam's steps would take about as long as the rest of a batch; fused steps copy no
         # table. Other models keep the usual steps, whose last digits differ.
-        fused = {"fused": True} if self.tables and self.config.optimizer == "adam" else {}
+        embeds = self.tables or self.model.config.trained_words
+        fused = {"fused": True} if embeds and self.config.optimizer == "adam" else {}
         optimizer = getattr(torch.optim, OPTIMIZERS[self.config.optimizer][0])
         return optimizer(self._parameter_groups(), lr=self.config.learning_rate, **fused)
 

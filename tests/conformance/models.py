@@ -54,12 +54,12 @@ KTREL = {"heads": 2, "feed_forward": 7, "document_concepts": 12, "query_concepts
 TABLE = {
     "bert": [{"trainable_layers": None}, {"trainable_layers": None, "encoder": "head"}],
     "biobert": [{"trainable_layers": None, "encoder": "roberta"}],
-    "conv-knrm": [{"filters": 9}, {"filters": 17, "longest_ngram": 4}],
+    "conv-knrm": [{"filters": 9}, {"filters": 17, "longest_ngram": 4, "trained_words": True}],
     "delta": [{"filters": 5}, {"filters": 6, "width": 5, "lexical_features": LEX3}],
     "delta-classifier": [{"filters": 5}, {"filters": 4, "width": 2, "lexical_features": ()}],
     "drmm": [{"bins": 11, "hidden": (4, 3)}],
     "duet": [DUET, {**DUET, "parts": "local"}, {**DUET, "parts": "distributed", "width": 5}],
-    "knrm": [{}],
+    "knrm": [{}, {"trained_words": True}],
     "ktrel": [KTREL],
     "ktrel-c": [{**KTREL, "heads": 1}],
     "ktrel-w": [KTREL],
@@ -74,6 +74,7 @@ TABLE = {
     ],
     "sevmos": [{"filters": 5, "lexical_features": LEX3}, {"filters": 6, "convolutions": 3, "lexical_features": ()}],
 }
+WORD_VECTORS = ("embeddings", "vectors")  # ends of the names of weights that are vectors of words or concepts
 SMALL = {"filters": 4, "heads": 2, "feed_forward": 5}
 
 
@@ -214,7 +215,9 @@ def scatter(model, seed):
     raised = 0.2 if model.name in ("delta-classifier", "sevmos") else 0.0  # or ReLU kills half of a small network
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embeddings" in name or name.startswith("encoder."):
+            if name == "vectors":
+                parameter.add_(torch.randn_like(parameter), alpha=0.2)  # trained: no longer the word vectors
+            if name.endswith(WORD_VECTORS) or name.startswith("encoder."):
                 continue
             if parameter.ndim == 0:
                 parameter.normal_(1.5, 0.5)

@@ -52,6 +52,8 @@ def text_of(index, vectors, raw, longest, texts):
 def scores(model, index, vectors, query, documents, rows=None):
     """The twin's scores of some documents (id, title, abstract) of an index, from their texts."""
     texts = [set(index.query(f"{title} {abstract}").terms) for _, title, abstract in documents]
+    if model.config.trained_words:
+        vectors = vectors._replace(numbers=model.vectors.detach().numpy())
     query_text = text_of(index, vectors, query.text, model.config.query_words, texts)
     rows = range(len(documents)) if rows is None else rows
     features = model.input_builder(index, vectors.vocabulary).features(

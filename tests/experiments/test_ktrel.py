@@ -12,7 +12,7 @@ from experiments.ktrel import KtrelPlan, mean_average_precision, read
 from experiments.ktrel_measures import Measured, measure, once, unseen, words
 from experiments.ktrel_page import published_line, value_cell
 from experiments.ktrel_rows import BEST, BY_NAME, INGREDIENTS, MEASURES, PUBLISHED, RECIPE, RM3, ROWS
-from experiments.ktrel_settings import GRID, KtrelSettings, Queries, Shape, drawn
+from experiments.ktrel_settings import KtrelSettings, Queries, drawn, grid
 from experiments.plan import merged
 from rerank_plugin import embed, index, search
 from rerank_plugin.knowledge import __main__ as knowledge
@@ -70,7 +70,9 @@ def test_rows_in_the_paper_s_order():
 
 
 def test_the_grid_is_the_paper_s():
-    assert len(GRID) == len(set(GRID)) == 4 * 4 * 3 * 5 and Shape(10, 500, 50, 0.5) in GRID
+    trials = grid("ktrel-w")
+    assert len(trials) == len(set(trials)) == 4 * 4 * 3 * 5
+    assert trials[-1].options == ("--batch-size", "50", "--set", "heads=10", "feed_forward=500", "dropout=0.5")
 
 
 def test_later_options_replace_earlier_ones():
@@ -160,7 +162,7 @@ def test_all_commands_are_accepted(tmp_path):
 
 
 def test_trainings_are_as_the_paper_and_the_recipe_say(tmp_path):
-    steps = named(dry(tmp_path, grid=0, epochs=7, recipe_epochs=20))
+    steps = named(dry(tmp_path, trials=0, epochs=7, recipe_epochs=20))
     paper = options_of(steps["checkpoints-ktrel"])
     assert paper["--epochs"] == ["7"] and paper["--batch-size"] == ["20"]
     assert "heads=2" in paper["--set"] and "--loss" not in paper
@@ -195,7 +197,7 @@ def test_outputs_are_named_after_what_leads_to_them(tmp_path):
 
 
 def test_some_rows_only(tmp_path):
-    steps = dry(tmp_path, only=("hybrid-delta",), grid=3)
+    steps = dry(tmp_path, only=("hybrid-delta",), trials=3)
     trained = [step.name for step in steps if step.command[0] == "train"]
     assert [re.sub(r"-\w{8}$", "", name) for name in trained] == ["checkpoints-ktrel-ours", "checkpoints-hybrid-delta"]
     plan = KtrelPlan(settings(tmp_path, only=("hybrid-delta",)))
@@ -210,7 +212,8 @@ def test_few_validation_candidates(tmp_path):
     options = options_of(steps["checkpoints-drmm"])
     assert options["--validation-run"] == [str(steps["runs-validation-bm25-rm3"].output)]
     assert options["--validation-depth"] == ["50"] and options["--first-stage"] == ["all"]
-    assert "--validation-run" not in options_of(steps["checkpoints-ktrel"])
+    assert options_of(steps["checkpoints-ktrel"])["--validation-run"] == options["--validation-run"]
+    assert "--validation-run" not in options_of(steps["checkpoints-ktrel-ours"])
 
 
 # Choosing.
@@ -220,11 +223,11 @@ def test_of_equal_values_the_first_is_chosen(tmp_path):
     assert KtrelPlan(settings(tmp_path)).chosen([3, 1, 2], {1: 0.5, 2: 0.5, 3: 0.2}.get) == 1
 
 
-def test_shapes_are_drawn_by_the_seed():
+def test_trials_are_drawn_by_the_seed():
     some, more = drawn("ktrel", 3, 1), drawn("ktrel", 8, 1)
-    assert more[:3] == some and len(set(more)) == 8 and set(more) <= set(GRID)
+    assert more[:3] == some and len(set(more)) == 8 and set(more) <= set(grid("ktrel"))
     assert drawn("ktrel", 8, 2) != more != drawn("ktrel-w", 8, 1)
-    assert set(drawn("ktrel", 999, 1)) == set(GRID)
+    assert set(drawn("ktrel", 999, 1)) == set(grid("ktrel")) == set(grid("ktrel-w")) != set(grid("drmm"))
 
 
 def test_bm25_is_chosen_by_the_validation_runs(tmp_path, monkeypatch):
@@ -248,14 +251,17 @@ def test_a_kept_map_is_that_of_the_run(tmp_path):
     assert kept == {"AP": 1.0}
 
 
-def test_a_shape_is_chosen_by_its_trial(tmp_path, monkeypatch):
-    plan = KtrelPlan(settings(tmp_path, grid=4))
-    row = BY_NAME["ktrel-w"]
-    tried = plan.shapes(row)
-    values = {plan.grid_training(row, shape).name: value for shape, value in zip(tried, (0.1, 0.3, 0.2, 0.3))}
+@pytest.mark.parametrize("name", ["ktrel-w", "conv-knrm"])
+def test_hyper_parameters_are_chosen_by_their_trials(tmp_path, monkeypatch, name):
+    plan = KtrelPlan(settings(tmp_path, trials=4, seeds=3))
+    row = BY_NAME[name]
+    tried = plan.trials(row)
+    values = {plan.trial_training(row, trial).name: value for trial, value in zip(tried, (0.1, 0.3, 0.2, 0.3))}
     monkeypatch.setattr(KtrelPlan, "reached", lambda self, step: {"AP": values[step.name], "nDCG@10": 0.0})
-    assert plan.shape(row) == tried[1]
-    assert f"dropout={tried[1].dropout}" in plan.training(row).command
+    assert plan.trial(row) == tried[1]
+    assert set(tried[1].options) <= set(plan.training(row).command)
+    trainings = [plan.training(row, seed=seed) for seed in plan.seeds()]
+    assert trainings[0] == plan.training(row) and len({training.output for training in trainings}) == 3
 
 
 # Measuring.
@@ -354,7 +360,7 @@ def test_from_the_command_to_the_page(tmp_path, page_of):
         "ktrel --corpus sample --train sample:train --validation sample:dev --test titles sample:test --test again "
         f"sample:test --weak sample --weak-queries 40 --weak-epochs 1 --knowledge {tmp_path}/kb "
         f"--concepts {tmp_path}/c --recipe-epochs 1 "
-        "--pairs 1 --grid 1 --grid-epochs 1 --sizes 10 all --feedback-documents 3 --feedback-weights 0.5 "
+        "--pairs 1 --trials 1 --trial-epochs 1 --seeds 2 --sizes 10 all --feedback-documents 3 --feedback-weights 0.5 "
         "--figure-models drmm ktrel-ours --ingredients recipe margin --k1 0.9 --b 0.4 0.75 --rm3-terms 10 "
         "--rm3-documents 5 --rm3-weights 0.5 --fusion-step 0.25 --depth 60 --rerank-depth 15 "
         "--validation-candidates 10 --only bm25 drmm bert ktrel-w ktrel-ours ktrel-titles hybrid hybrid-rrf "
@@ -362,7 +368,7 @@ def test_from_the_command_to_the_page(tmp_path, page_of):
         "--train-option=--batch-size=64 --train-option=--set=document_words=30"
     )
     headings = "Table 1;Titles: ;All test queries (titles, again);Against the hybrid: titles;What each contributed;"
-    for heading in f"{headings}Figure 2;What the validation;The trainings;The steps".split(";"):
+    for heading in f"{headings}2 seeds;Figure 2;What the validation;The trainings;The steps".split(";"):
         assert re.search(rf"^##+ {re.escape(heading)}", page, re.MULTILINE), heading
     for title in ("BM25", "BM25-RM3", "DRMM", "KTRel, our recipe", "BM25-RM3, KTRel with feedback, similar queries"):
         rows = [line.split("|")[2:-1] for line in page.splitlines() if line.startswith(f"| {title} |")]

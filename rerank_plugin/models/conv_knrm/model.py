@@ -11,7 +11,7 @@ word, so there are N and M positions for n-grams of any size.
 
 Where the paper is silent, or this model deviates:
 
-* The paper trains the word vectors. Here they are fixed.
+* The paper trains the word vectors. Here ``trained_words`` does; without it they are fixed.
 * An n-gram that reaches beyond the text, or beyond N or M words, is not counted. A query of fewer than n words has
   features of 0 for that n; a document of fewer than n words has no match for it.
 * Unknown words. In an n-gram with a known word, an unknown word has the vector of UNK. The similarity of an n-gram of
@@ -51,6 +51,8 @@ class ConvKnrmConfig(ModelConfig):
     document_words: int = 200
     query_words: int = 16
     lexical_features: tuple[str, ...] = ()
+    trained_words: bool = False
+    later = ("trained_words",)
 
     def __post_init__(self) -> None:
         self.check("Conv-KNRM", "filters", "longest_ngram")

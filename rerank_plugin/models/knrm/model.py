@@ -9,7 +9,8 @@ In shapes K are the kernels.
 
 Where the paper is silent, or this model deviates:
 
-* The paper trains the word vectors, on some 100,000 queries with clicks. Here they are fixed: 12 weights are trained.
+* The paper trains the word vectors, on some 100,000 queries with clicks. Here ``trained_words`` does; without it 12
+  weights are trained.
 * The logarithm of a count: as in the authors' program, counts are at least 1e-10 and logarithms are multiplied by 0.01,
   so that a kernel without a match has the value -0.23 and does not dominate the others.
 * Padding is not counted, and a padded query word is in no sum. (The kernels around 0 would count a cosine of 0 as a
@@ -43,6 +44,8 @@ class KnrmConfig(ModelConfig):
     document_words: int = 200
     query_words: int = 16
     lexical_features: tuple[str, ...] = ()
+    trained_words: bool = False
+    later = ("trained_words",)
 
     def __post_init__(self) -> None:
         self.check("KNRM")
