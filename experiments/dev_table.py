@@ -30,6 +30,7 @@ SYSTEMS = [
     System("BM25, then delta", "bm25", "delta"),
     System("hybrid", "hybrid"),
     System("hybrid, then delta", "hybrid", "delta"),
+    System("hybrid, then delta+0.5", "hybrid", "delta+0.5"),
 ]
 
 

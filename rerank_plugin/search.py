@@ -89,7 +89,8 @@ def _reranker_help() -> str:
     bundled = "; ".join(f"{entry.name}: {entry.good_for}" for entry in MODELS.built_in() if entry.good_for)
     return (
         "NAME, NAME:CHECKPOINT, a checkpoint folder, ORG/NAME on the Hugging Face hub, or package.module:Class; "
-        f"bundled: {bundled}. R@N re-ranks the top N only; may be repeated: each R re-ranks the ranking before it"
+        f"bundled: {bundled}. R@N re-ranks the top N only, R+0.5 keeps half of the score before; may be repeated: "
+        "each R re-ranks the ranking before it"
     )
 
 

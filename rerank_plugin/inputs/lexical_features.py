@@ -49,11 +49,13 @@ PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FI
 FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
 COSINE, MATCHES = "vector_cosine", "vector_matches"
 VECTOR_NAMES = (COSINE, MATCHES)
+SCORE_BEFORE = "score_before"  # of a cascade's sums; no model reads it
 LEXICAL_NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
 NAMES = (*LEXICAL_NAMES, *VECTOR_NAMES)
 OTHER_DESCRIPTIONS = {
     FIRST_STAGE: "the first stage's score",
     FIRST_STAGE_SHARE: "the first stage's score, as a share of its best",
+    SCORE_BEFORE: "the score before re-ranking, from 0 to 1",
     COSINE: "likeness of query and document as wholes",
     MATCHES: "likeness of the query's words to the closest of the document",
 }

@@ -115,7 +115,8 @@ class Reranker:
         Args:
             spec: a known name (``delta``: the bundled model), ``NAME:CHECKPOINT``, a checkpoint folder, a name on the
                 Hugging Face hub (``ORG/NAME``), or ``package.module:Class``. ``NAME@N`` scores the top N candidates;
-                the rest follow in their order. A list of names is a cascade: each re-ranks the ranking before it.
+                the rest follow in their order. ``NAME+0.5`` is half of its score and half of the one before it. A list
+                of names is a cascade: each re-ranks the ranking before it.
             index: the folder of an index, or an open `Index`, whose documents are scored. Without an index, the
                 reranker scores texts.
             statistics: for texts, an index with the statistics to score by (number of documents, document frequencies
@@ -146,8 +147,8 @@ class Reranker:
             else:
                 texts = TextIndex(_statistics(*named[0], statistics), threads or available_threads())
                 reranker = cls(load_stages(stages, texts, running), texts)
-            reranker.checkpoint = named[0][1] if len(stages) == 1 and stages[0].keep is None else None
-            reranker.relevance = Relevance.of_checkpoint(named[-1][1])
+            reranker.checkpoint = named[0][1] if len(stages) == 1 and stages[0].alone else None
+            reranker.relevance = Relevance() if stages[-1].before else Relevance.of_checkpoint(named[-1][1])
             again = partial(
                 cls.load, statistics=absolute(statistics), device=device, batch_size=batch_size, threads=threads,
                 precision=precision,

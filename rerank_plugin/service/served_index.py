@@ -24,7 +24,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.models import register
-from rerank_plugin.ranking.cascade import Cascade, Stage, load_stages
+from rerank_plugin.ranking.cascade import Cascade, ScoringStage, Stage, load_stages
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.notes import notes_of
@@ -209,7 +209,8 @@ class ServedIndex:
             raise RequestError(400, f"unknown reranker '{unknown[0]}'; known: {known}", "reranker")
         if len({stage.reranker for stage in stages}) < len(stages):  # else the work of a request would have no bound
             raise RequestError(400, "a cascade has a reranker twice: name each once", "reranker")
-        return ServedReranker(Cascade([(self.rerankers[stage.reranker].scorer, stage.keep) for stage in stages]))
+        served = [(self.rerankers[stage.reranker].scorer, stage.keep, stage.before) for stage in stages]
+        return ServedReranker(Cascade([ScoringStage(*stage) for stage in served]))
 
     def rows(self, docids: Sequence[str], field: str) -> np.ndarray:
         """Rows of documents in the index, int64 [n]; ``field`` is the request's name for their ids.
