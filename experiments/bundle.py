@@ -14,7 +14,7 @@ from pathlib import Path
 import rerank_plugin as rp
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.statistics import STATISTICS_FILE
-from rerank_plugin.models.checkpoints import CHECKPOINT, WEIGHTS_FILE, read_config
+from rerank_plugin.models.checkpoint import CHECKPOINT, WEIGHTS_FILE, Checkpoint
 from rerank_plugin.options import run
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.saving import TRAINED
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
         raise rp.InputError(f"{options.checkpoint} was trained on other word vectors than those in {options.words}")
     settings = word_vectors.WORD_VECTORS.read(options.checkpoint)
     settings |= {word_vectors.REFERENCE: os.path.relpath(options.words, options.output), "checksum": checksum}
-    config = read_config(options.checkpoint)
+    config = Checkpoint.open(options.checkpoint).description
     with replacing_folder(options.output, TRAINED, options.overwrite) as writing:
         for name in (WEIGHTS_FILE, STATISTICS_FILE):
             shutil.copy(options.checkpoint / name, writing / name)

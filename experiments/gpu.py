@@ -165,7 +165,7 @@ def kwindow(work: Path, documents: int) -> Path:
 
     from rerank_plugin.benchmark.collection import generated
     from rerank_plugin.benchmark.measured_rerankers import random_vectors
-    from rerank_plugin.models.checkpoints import save_checkpoint
+    from rerank_plugin.models.checkpoint import save_checkpoint
     from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
 
     vectors = random_vectors(generated(work, documents, 42, 50, lucene=False).forward, 42)

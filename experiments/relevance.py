@@ -15,7 +15,7 @@ import numpy as np
 import rerank_plugin as rp
 from rerank_plugin.files.checksums import SEAL, sealed
 from rerank_plugin.files.outputs import FileKind, replacing
-from rerank_plugin.models.checkpoints import CONFIG_FILE, read_config
+from rerank_plugin.models.checkpoint import CONFIG_FILE, Checkpoint
 from rerank_plugin.models.relevance import RELEVANCE, Relevance
 from rerank_plugin.options import run
 from rerank_plugin.rerankers import checkpoint_of
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     rankings = rp.rank_many(options.index, options.queries, options.reranker, depth=options.depth)
     fitted = Relevance.fitted(np.concatenate([ranking.scores for ranking in rankings.values()]))
     path = folder / CONFIG_FILE
-    described = sealed(read_config(folder) | {RELEVANCE: fitted._asdict()}, SEAL)
+    described = sealed(Checkpoint.open(folder).description | {RELEVANCE: fitted._asdict()}, SEAL)
     with replacing(path, CONFIG, overwrite=True) as file:
         file.write(json.dumps(described, indent=1, ensure_ascii=False).encode())
     print(f"{path}: {fitted}")

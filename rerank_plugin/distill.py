@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
 def _distil_words(options) -> None:
     """Distil the encoder ktrel."""
     config = commandline.configured(DistillationConfig, options, seed=options.seed)
-    from rerank_plugin.models.checkpoints import CHECKPOINT
+    from rerank_plugin.models.checkpoint import CHECKPOINT
     from rerank_plugin.training.distillation import Teacher, distil, distil_concepts, save_student
 
     started = time.monotonic()

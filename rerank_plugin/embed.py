@@ -155,7 +155,7 @@ def extend(parser: commandline.Parser, options: Namespace) -> None:
 def contexts(parser: commandline.Parser, options: Namespace) -> None:
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.models.checkpoints import CHECKPOINT
+    from rerank_plugin.models.checkpoint import CHECKPOINT
     from rerank_plugin.models.ktrel.adaptation import adapt
     from rerank_plugin.models.register import checkpoint_folder
 

@@ -380,11 +380,11 @@ def export(options: Namespace) -> None:
 def write_statistics(options: Namespace) -> None:
     """Write the statistics of an index into a checkpoint."""
     from rerank_plugin.indexes.index_folder import Index
-    from rerank_plugin.models import checkpoints
+    from rerank_plugin.models import checkpoint
     from rerank_plugin.models.register import checkpoint_folder
 
     folder = checkpoint_folder(str(options.statistics))
-    path = checkpoints.write_statistics(folder, Index(options.index).forward, options.overwrite)
+    path = checkpoint.write_statistics(folder, Index(options.index).forward, options.overwrite)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 

@@ -23,7 +23,7 @@ from rerank_plugin.knowledge.concept_vectors import CONCEPT_VECTORS, load_concep
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.knowledge.knowledge_base import KNOWLEDGE_BASE, KnowledgeBase
 from rerank_plugin.knowledge.term_arrays import ANNOTATION, open_terms
-from rerank_plugin.models.checkpoints import CHECKPOINT, load_stored, read_config, save_checkpoint
+from rerank_plugin.models.checkpoint import CHECKPOINT, Checkpoint, save_checkpoint
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.models.sharing import SHARED, fetch, save_shared
 from rerank_plugin.text import word_vectors
@@ -96,10 +96,10 @@ def made_checkpoint(folder, request):
 
 
 def read_checkpoint(folder, request):
-    described = read_config(folder)
-    model, vocabulary = load_stored(folder, described)
-    weights = {name: array.tolist() for name, array in model.arrays().items()}
-    return described["model"], described["config"], described["measures"], vocabulary.words, weights
+    checkpoint = Checkpoint.open(folder).read()
+    weights = {name: array.tolist() for name, array in checkpoint.arrays().items()}
+    description = checkpoint.description
+    return checkpoint.name, description["config"], description["measures"], checkpoint.vocabulary.words, weights
 
 
 def made_shared(folder, request):
@@ -273,7 +273,7 @@ def test_arrays_that_can_be_built_again_are(tmp_path, request):
 def test_bundled_models_are_sealed(model, tmp_path):
     """Any byte of them that changes is noticed."""
     folder = entry_of(model).bundled
-    described = read_config(folder)
+    described = Checkpoint.open(folder).description
     CHECKPOINT.check_files(folder, described)
     listed = {*described["files"], *word_vectors.WORD_VECTORS.read(folder)["files"]}
     assert SEAL in described and {path.name for path in folder.iterdir()} - listed == {
@@ -283,4 +283,4 @@ def test_bundled_models_are_sealed(model, tmp_path):
         copy = shutil.copytree(folder, tmp_path / name, ignore=shutil.ignore_patterns("vocab.txt", "embeddings*"))
         (copy / name).write_bytes(flipped((copy / name).read_bytes(), 62))
         with pytest.raises(InputError, match=f"{name} (was changed|has changed|cannot be read)"):
-            load_stored(copy, read_config(copy))
+            Checkpoint.open(copy).read()

@@ -18,7 +18,7 @@ from rerank_plugin.base.failures import FAULT, described, system_failure
 from rerank_plugin.base.terminal import escaped
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.statistics import CollectionStatistics
-from rerank_plugin.models.checkpoints import read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.text.vocabulary import read_lines
 from rerank_plugin.text.word_vectors import read_tensors
@@ -92,7 +92,7 @@ def test_too_many_open_files_are_no_damage(index_folder, no_more_files, kind):
         "index": lambda: Index(index_folder),
         "searcher": lambda: Searcher(index_folder),
         "lucene": lambda: index.open_lucene().close(),
-        "checkpoint": lambda: read_config(bundled),
+        "checkpoint": lambda: Checkpoint.open(bundled).description,
         "weights": lambda: read_tensors(bundled / "model.safetensors"),
         "statistics": lambda: CollectionStatistics.load(bundled),
         "lines": lambda: read_lines(bundled / "config.json"),

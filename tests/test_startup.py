@@ -36,7 +36,7 @@ def imported(code):
         (
             (
                 "rerank_plugin.models.delta.model",
-                "rerank_plugin.models.checkpoints",
+                "rerank_plugin.models.checkpoint",
                 "rerank_plugin.inputs.lexical_features",
                 "rerank_plugin.training.trainer",
                 "rerank_plugin.indexes.index_folder",

@@ -23,7 +23,6 @@ from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.files.outputs import scratch_folder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.models import register
-from rerank_plugin.models.classes import class_of, classes_of, has_inner_products
 from rerank_plugin.models.register import ModelEntry
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -51,7 +50,7 @@ class MeasuredReranker(NamedTuple):
     def retrieves(self) -> bool:
         """Whether it supports dense search."""
         plain = self.paths[PLAIN]
-        return self.checkpoint is not None and isinstance(plain, NeuralReranker) and has_inner_products(plain.name)
+        return self.checkpoint is not None and isinstance(plain, NeuralReranker) and plain.entry.has_inner_products
 
 
 def measured_by_default() -> list[str]:
@@ -134,17 +133,18 @@ def random_weights(name: str, index: ForwardIndex, folder: Path, seed: int) -> P
     """Write a checkpoint with random weights over the words of an index; word vectors alone for untrained rerankers."""
     import torch
 
-    from rerank_plugin.models import checkpoints
+    from rerank_plugin.models.checkpoint import save_checkpoint
     from rerank_plugin.text import word_vectors
 
     vectors = random_vectors(index, seed)
     if name in rerankers.UNTRAINED:
         word_vectors.save(vectors, folder, {"made_by": "bench, at random"})
         return folder
-    model_class, config_class = checkpoints.model_classes(name)
+    entry = register.entry_of(name)
     torch.manual_seed(seed)
-    model = model_class(config_class(**register.entry_of(name).bench or {}), torch.from_numpy(vectors.matrix))
-    checkpoints.save_checkpoint(folder, model, vectors, {"made_by": "bench, with random weights", "seed": seed})
+    config = entry.load("config")(**entry.bench or {})
+    model = entry.load("module")(config, torch.from_numpy(vectors.matrix))
+    save_checkpoint(folder, model, vectors, {"made_by": "bench, with random weights", "seed": seed})
     return folder
 
 
@@ -161,8 +161,8 @@ def _has_two_paths(reranker: rerankers.Scorer, options: rerankers.RerankerOption
     """Whether the reranker has a plain and a fast path, as most models do."""
     if not isinstance(reranker, NeuralReranker):
         return False
-    classes = classes_of(reranker.name)
-    return not options.on_fast_path or classes.fast is not None or classes.encoder is not None
+    entry = reranker.entry
+    return not options.on_fast_path or entry.load("fast", of_module=True) is not None or entry.encoder is not None
 
 
 def _label(spec: str) -> str:
@@ -203,7 +203,7 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int) ->
     from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
     from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
 
-    encodes = isinstance(reranker, NeuralReranker) and class_of(reranker.name, "encoder") is not None
+    encodes = isinstance(reranker, NeuralReranker) and reranker.entry.encoder is not None
     if not encodes:
         yield
         return

@@ -3,8 +3,8 @@
 A small file is compared with the checksum of all its bytes; a large one with those of its beginning, its end and some
 blocks between them, as reading all of it would take as long as the work that follows. What was found sound is
 remembered by sizes and times, and where a check is dear by checksums, too, in ``~/.cache/rerank_plugin/sound``
-(``XDG_CACHE_HOME``), so that the next process reads nothing. Where that file cannot be written, every process compares
-again.
+(``XDG_CACHE_HOME``), so that the next process reads nothing; so are digests of files with known checksums. Where that
+file cannot be written, every process compares again.
 """
 
 from __future__ import annotations
@@ -120,9 +120,21 @@ def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any, by_conte
     if not (by_content and content in _remembered()) and not check():
         return False
     if time.time() - max(max(one.st_mtime, one.st_ctime) for one in states) > RECENT:
-        for key in keys - _remembered():
+        for key in keys - _remembered().keys():
             _remember(key)
     return True
+
+
+def remembered(digest: Callable[[], str], *how: Any) -> str:
+    """A digest of 16 bytes in hexadecimal, computed unless it was before.
+
+    Args:
+        how: all that it depends on, as JSON values, such as the checksums of files.
+    """
+    key = _key("digest", how)
+    if not (value := _remembered().get(key)):
+        _remember(key, value := digest())
+    return value
 
 
 def _key(files: Any, how: Any) -> str:
@@ -135,20 +147,20 @@ def _memory() -> Path:
 
 
 @cache
-def _remembered() -> set[str]:
-    """The checks that were passed, by lines of their file; a line that was not written completely is of no check."""
+def _remembered() -> dict[str, str]:
+    """The checks that were passed, and digests by their keys; a line that was not written completely is neither."""
     with suppress(OSError):
         lines = _memory().read_text(errors="replace").splitlines()
         if len(lines) > 2 * KEPT:
             with suppress(InputError), replacing(_memory(), INNER, overwrite=True) as file:
                 file.write("".join(f"{line}\n" for line in lines[-KEPT:]).encode())
-        return set(lines)
-    return set()
+        return {line[:32]: line[33:] for line in lines if len(line) in (32, 65)}
+    return {}
 
 
-def _remember(key: str) -> None:
-    _remembered().add(key)
+def _remember(key: str, value: str = "") -> None:
+    _remembered()[key] = value
     with suppress(OSError):
         _memory().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(_memory(), "ab", buffering=0) as file:
-            file.write(f"{key}\n".encode())  # at once: lines of several processes do not mix
+            file.write(f"{key} {value}".rstrip().encode() + b"\n")  # at once: lines of several processes do not mix

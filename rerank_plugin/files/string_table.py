@@ -105,11 +105,15 @@ class StringTable:
         padded[np.arange(padded.shape[1]) < lengths[:, None]] = self.bytes[ranges(starts, lengths)]
         return padded
 
-    def find(self, strings: Sequence[str]) -> np.ndarray:
-        """Rows of the strings, int64 [n]; the first row of a string that repeats, -1 for one not in the table."""
+    def find(self, strings: Sequence[str], hashes: np.ndarray | None = None) -> np.ndarray:
+        """Rows of the strings, int64 [n]; the first row of a string that repeats, -1 for one not in the table.
+
+        Args:
+            hashes: of the strings, if they are known.
+        """
         if not self.is_searchable:
             raise TypeError("this table was written without hashes")
-        hashes = hash_strings(strings)
+        hashes = hash_strings(strings) if hashes is None else hashes
         found, pending = np.full(len(hashes), -1, np.int64), np.arange(len(hashes))
         positions = np.searchsorted(self.hashes, hashes)
         while len(pending := pending[positions[pending] < len(self.hashes)]):

@@ -40,12 +40,16 @@ class TermIds:
         return ids
 
     def _stored_ids(self, terms: StringTable) -> np.ndarray:
-        """The ids of stored terms, by a look-up for each word of the vocabulary, which is smaller."""
-        words = [word for word in self.vocabulary.words[1:] if word not in self.left_out]
-        rows = terms.find(words)
-        present = rows >= 0
-        ids = np.zeros(len(terms), np.int32)
-        ids[rows[present]] = np.array(self.vocabulary.lookup(words), np.int32)[present]
+        """The ids of stored terms, by a look-up for each of them, or for each word where these are fewer."""
+        vocabulary = self.vocabulary
+        if len(terms) < len(vocabulary):
+            found = terms.take(np.arange(len(terms)))
+            ids = np.array([0 if term in self.left_out else vocabulary.ids.get(term, 0) for term in found], np.int32)
+        else:
+            rows = terms.find(vocabulary.words, vocabulary.hashes)
+            rows[[0, *(vocabulary.ids[word] for word in self.left_out if word in vocabulary)]] = -1
+            ids = np.zeros(len(terms), np.int32)
+            ids[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
         if self.by_hash:
             hash_ids = np.zeros_like(ids)
             hash_ids[terms.rows] = self.vocabulary.hash_ids(terms.hashes)

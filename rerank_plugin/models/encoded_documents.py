@@ -12,20 +12,23 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
+from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files.checksums import remembered
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import IndexQuery
 from rerank_plugin.indexes.vector_store import VectorStore, encode_command, open_store
 from rerank_plugin.inputs.builder import InputBuilder, ModelQuery
-from rerank_plugin.models.classes import class_of
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.fast_paths import EncodingScorer, FastPath, TextScorer
 from rerank_plugin.models.reader import Reader
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -41,8 +44,15 @@ def weights_checksum(model: Reader, vocabulary: Vocabulary) -> str:
     for name in model.config.later:
         if config[name] == getattr(type(model.config), name):
             del config[name]
-    digest = blake2b(digest_size=16)
-    digest.update(json.dumps([model.name, config], sort_keys=True).encode())
+    described = json.dumps([model.name, config], sort_keys=True)
+    digest = partial(_weights_checksum, model, vocabulary, described)
+    if isinstance(model, Checkpoint) and vocabulary is model.vocabulary and (seals := model.seals) is not None:
+        return remembered(digest, "weights", __version__, described, seals)
+    return digest()
+
+
+def _weights_checksum(model: Reader, vocabulary: Vocabulary, described: str) -> str:
+    digest = blake2b(described.encode(), digest_size=16)
     digest.update("\n".join(vocabulary.words).encode())
     if (concepts := model.concept_vocabulary) is not None:
         digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
@@ -57,7 +67,7 @@ def weights_checksum(model: Reader, vocabulary: Vocabulary) -> str:
 
 def encoding_scorer(model: Reader, builder: InputBuilder, threads: int) -> EncodingScorer:
     """The ``encoder`` of a model that has one."""
-    return class_of(model.name, "encoder").open(model, builder, threads)
+    return entry_of(model.name).load("encoder").open(model, builder, threads)
 
 
 class EncodedDocuments(FastPath):

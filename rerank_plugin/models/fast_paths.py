@@ -123,6 +123,8 @@ class ModulePath(ABC):
 class EncodingScorer(_ArrayScorer[C]):
     """Computes a model's scores from document encodings. Constructor: ``Scorer(config, arrays, builder, threads)``."""
 
+    is_inner_product: ClassVar[bool] = False
+
     @property
     @abstractmethod
     def widths(self) -> Sequence[int]:
@@ -139,6 +141,8 @@ class EncodingScorer(_ArrayScorer[C]):
 
 class InnerProductScorer(EncodingScorer[C]):
     """Scores by the inner product of the encodings of query and document; dense retrieval can search with it."""
+
+    is_inner_product = True
 
     @property
     def widths(self) -> Sequence[int]:

@@ -181,3 +181,6 @@ def explain_cells(model: InteractionModel[Any], inputs: Inputs) -> Attribution:
         return model.score(matrix * cells, inputs)  # [S]
 
     return interaction_attribution(model, inputs, score, matrix, matrix_name=model.matrix_name)
+
+
+InteractionModel.roles = {"fast": InteractionPath, "device": InteractionOnDevice, "explain": explain_cells}

@@ -34,6 +34,7 @@ class RankingModel(nn.Module, Reader[C], ABC):
         by_length: whether training splits a batch into parts of documents of similar length.
         has_word_vectors: whether the constructor takes word vectors.
         starts_from_words: whether training on words and concepts may start from a checkpoint of words only.
+        roles: the ``fast``, ``device`` and ``explain`` of an entry that names none.
     """
 
     name: str = ""
@@ -41,6 +42,7 @@ class RankingModel(nn.Module, Reader[C], ABC):
     by_length: ClassVar[bool] = False
     has_word_vectors: ClassVar[bool] = True
     starts_from_words: ClassVar[bool] = False
+    roles: ClassVar[dict[str, Any]] = {}
 
     @abstractmethod
     def forward(self, inputs: Inputs) -> Tensor:

@@ -1,9 +1,8 @@
-"""The interface of modules and stored models: their inputs, and their weights as arrays. Imports no torch."""
+"""The interface of modules and checkpoints: their inputs, and their weights as arrays. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic
 
 import numpy as np
@@ -13,7 +12,7 @@ from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.concept_reader import ConceptReader
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
-from rerank_plugin.models.base import C, ShapedConfig
+from rerank_plugin.models.base import C
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import EmbeddingTable
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Generic[C]):
-    """The base of modules and stored models.
+    """The base of modules and checkpoints.
 
     Attributes:
         name: the model's name in its checkpoints.
@@ -74,23 +73,3 @@ class Reader(Generic[C]):
         if self.concept_vocabulary is None:
             raise ValueError(f"the model '{self.name}' reads concepts: give it a concept_vocabulary")
         return ConceptReader(index, self.concept_vocabulary, self.config.document_concepts, self.config.query_concepts)
-
-
-@dataclass(eq=False)
-class StoredModel(Reader[ShapedConfig]):
-    """A checkpoint's model without its module (:func:`rerank_plugin.models.checkpoints.load_stored`)."""
-
-    name: str
-    config: ShapedConfig
-    weights: dict[str, np.ndarray | EmbeddingTable]
-    concept_vocabulary: ConceptVocabulary | None = None
-    training: ClassVar[bool] = False
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {
-            name: array.decoded() if isinstance(array, EmbeddingTable) else array
-            for name, array in self.weights.items()
-        }
-
-    def stored_arrays(self) -> Mapping[str, np.ndarray | EmbeddingTable]:
-        return self.weights

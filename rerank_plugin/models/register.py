@@ -1,4 +1,4 @@
-"""The register of models; each model has one entry.
+"""The register of models: what a model's name stands for, its entry, its classes and its folder.
 
 Each built-in model has a folder beside this file, and its ``__init__`` registers the model; the register finds the
 folders by listing them. Another package adds a model through the entry-point group ``rerank_plugin.rerankers``: the
@@ -6,28 +6,36 @@ entry point names a :class:`ModelEntry`, or a reranker that is not a model, as a
 :mod:`rerank_plugin.rerankers`.
 
 An entry gives classes, or their names ``package.module:Class``, which are imported when the model is first used: this
-module and the models' ``__init__`` import neither torch nor numpy. :mod:`rerank_plugin.models.classes` then checks the
-classes.
+module and the models' ``__init__`` import neither torch nor numpy. Whether the classes are complete is for the author's
+tests: :func:`rerank_plugin.models.conformance.check_entry`.
+
+Of a model on the Hugging Face hub only files that cannot run code are downloaded: weights as safetensors, and texts. A
+repository whose weights are only pickles is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, one_line
+from rerank_plugin.base.extras import MissingExtraError, naming_extras
 from rerank_plugin.base.register import Register
 from rerank_plugin.models.base import Recipe
-from rerank_plugin.models.hub import hub_folder, is_hub_name
 
 if TYPE_CHECKING:
     from rerank_plugin.models.attribution import Attribution
 
 CLASSES = ("config", "module", "fast", "device", "encoder")
 PACKAGED = {"minilm": "rerank_plugin.models.encoder.folder:minilm_folder"}  # encoders in separate packages
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*\w", re.ASCII)
+HUB_FILES = ("*.safetensors", "*.json", "*.txt")
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,36 @@ class ModelEntry:
             raise InputError(f"the model '{self.name}': {wrong[0]} must be a class or 'package.module:Class'")
         if not isinstance(self.recipe, Recipe):
             raise InputError(f"the model '{self.name}': its recipe must be a Recipe")
+
+    def load(self, role: str, of_module: bool = False) -> Any:
+        """The class or function of a role (``config``, ``module``, ``fast``, ..); None if the entry has none.
+
+        Args:
+            of_module: whether to import the module, which may bring one along (``RankingModel.roles``).
+
+        Raises:
+            InputError: it cannot be imported.
+        """
+        target = getattr(self, role)
+        if target is None and of_module:
+            return self.load("module").roles.get(role)
+        try:
+            with naming_extras(f"the {role} of the model '{self.name}'"):
+                return resolve(target)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # importing another package may raise anything
+            package = MODELS.package_of(self.name)
+            of_package = f" of the package {package!r}" if package else ""
+            raise InputError(
+                f"the model '{self.name}'{of_package}: its {role} {target} cannot be loaded: "
+                f"{type(error).__name__}: {one_line(error)}"
+            ) from error
+
+    @property
+    def has_inner_products(self) -> bool:
+        """Whether the model's scores are inner products of two encodings."""
+        return self.encoder is not None and self.load("encoder").is_inner_product
 
 
 MODELS = Register(
@@ -152,3 +190,47 @@ def foreign_model(folder: Path, encodes: bool = False) -> str | None:
     """
     entries = (entry for entry in MODELS.built_in() if not encodes or entry.encoder is not None)
     return next((entry.name for entry in entries if is_foreign(entry, folder)), None)
+
+
+def is_hub_name(text: str) -> bool:
+    """Whether a text has the form of a name on the hub, and is not a path below an existing folder."""
+    return HUB_NAME.fullmatch(text) is not None and not Path(text.split("/")[0]).exists()
+
+
+@cache
+def hub_folder(name: str, revision: str | None = None, token: str | None = None) -> Path:
+    """The local folder of a model on the hub, which is downloaded on first use.
+
+    Within a process the folder stays the same, even if the branch on the hub changes.
+
+    Raises:
+        InputError: the model cannot be downloaded, or has no weights as safetensors.
+    """
+    absent = f"there is no folder {name}"
+    with naming_extras(f"{absent}, and the hub"):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+    patterns = " ".join(f'"{pattern}"' for pattern in HUB_FILES)
+    command = f"hf download {name} --include {patterns} --local-dir {name}"
+    with one_line_hub_errors(f"{absent}, and it cannot be downloaded from the hub; with a network, run: {command}"):
+        try:
+            folder = Path(snapshot_download(name, revision=revision, token=token, allow_patterns=[*HUB_FILES]))
+        except RepositoryNotFoundError:
+            raise InputError(f"{absent}, and no such model on the hub that you may read") from None
+    if not any(folder.rglob("*.safetensors")):
+        raise InputError(
+            f"{name} on the hub holds no *.safetensors; weights in other formats can run any program and are not loaded"
+        )
+    return folder
+
+
+@contextmanager
+def one_line_hub_errors(problem: str) -> Iterator[None]:
+    """Raise the errors of the hub's client in one line that begins with ``problem``."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # the client's network library depends on its version
+        raise InputError(f"{problem} ({type(error).__name__}: {one_line(error):.300})") from error

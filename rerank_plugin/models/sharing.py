@@ -16,8 +16,8 @@ from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.files.artifact import Artifact
 from rerank_plugin.files.outputs import replacing_folder, scratch_folder
 from rerank_plugin.files.tables import markdown
-from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, read_config
-from rerank_plugin.models.hub import hub_folder, one_line_hub_errors
+from rerank_plugin.models.checkpoint import CHECKPOINT, CONFIG_FILE, WEIGHTS_FILE, WORDS, Checkpoint
+from rerank_plugin.models.register import hub_folder, one_line_hub_errors
 from rerank_plugin.text import word_vectors
 
 CARD_FILE, CHECKSUMS_FILE = "README.md", "checksums.json"
@@ -42,8 +42,9 @@ def save_shared(checkpoint: Path, folder: str | Path, name: str, overwrite: bool
     Raises:
         InputError: the folder is not a checkpoint, or the output exists and must not be replaced.
     """
-    config = read_config(checkpoint)
-    CHECKPOINT.check_files(checkpoint, config)
+    opened = Checkpoint.open(checkpoint)
+    opened.verify()
+    config = opened.description
     with replacing_folder(folder, SHARED, overwrite) as writing:
         for file in _files(checkpoint):
             (writing / file).parent.mkdir(exist_ok=True)

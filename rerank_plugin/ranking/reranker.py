@@ -26,7 +26,7 @@ from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.attribution import Attribution
-from rerank_plugin.models.checkpoints import read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.register import foreign_model
 from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
@@ -436,8 +436,7 @@ def _statistics(spec: str, checkpoint: Path | None, index: str | Path | Index | 
         )
     if foreign_model(checkpoint) is not None:  # a foreign cross-encoder reads no statistics
         return CollectionStatistics.of_empty_collection()
-    read_config(checkpoint)  # first: a folder that is no checkpoint lacks more than statistics
-    return CollectionStatistics.load(checkpoint)
+    return Checkpoint.open(checkpoint).statistics
 
 
 def _finite(scores: Any, count: int) -> npt.NDArray[np.float32]:

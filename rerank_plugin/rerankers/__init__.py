@@ -29,10 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError, one_line, unknown
-from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.models import register
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.models.hub import hub_folder, is_hub_name
 from rerank_plugin.models.register import ModelEntry
 from rerank_plugin.rerankers.scorer import CandidateScorer, Scorer, as_scorer, score_many, warn_first_stage_mismatch
 
@@ -100,16 +98,30 @@ def load(spec: str, index: ForwardIndex, options: RerankerOptions = RerankerOpti
 def load_over(index: ForwardIndex, spec: str, options: RerankerOptions) -> Scorer:
     """As `load`."""
     name, _, rest = spec.partition(":")
-    checkpoint = checkpoint_of(spec)
+    folder = checkpoint_of(spec)
     if name in UNTRAINED:
         register.MODELS.check_not_taken(name)
         return _load_untrained(name, index, rest)
-    if (target := register.MODELS.find(name)) is not None:
-        return _load_known(name, target, index, checkpoint, options)
-    if checkpoint is not None:
-        return _load_folder(checkpoint, index, options)
-    thing, _, folder = rest.partition(":")
-    return _load_import(f"{name}:{thing}", index, Path(folder) if folder else None, options)
+    if (target := register.MODELS.find(name)) is None:
+        if folder is None:
+            thing, _, checkpoint = rest.partition(":")
+            return _load_import(f"{name}:{thing}", index, Path(checkpoint) if checkpoint else None, options)
+        name = register.foreign_model(folder) or _model_in(folder)
+        if (target := register.MODELS.find(name)) is None:
+            raise InputError(f"{folder} holds the unknown model '{name}'; known: {', '.join(known_names())}")
+    if not isinstance(target, ModelEntry):
+        return _call_factory(name, target, index, folder, options)
+    from rerank_plugin.rerankers.neural import from_checkpoint
+
+    assert folder is not None  # checkpoint_of gives the folder of every model, or raises
+    return from_checkpoint(index, folder, options, name)
+
+
+def _model_in(folder: Path) -> str:
+    """The name of the model in a checkpoint."""
+    from rerank_plugin.models.checkpoint import Checkpoint  # here, because it imports numpy
+
+    return Checkpoint.open(folder).name
 
 
 def checkpoint_of(spec: str) -> Path | None:
@@ -118,13 +130,6 @@ def checkpoint_of(spec: str) -> Path | None:
     Raises:
         InputError: no such name, or the name needs a folder and ``spec`` has none.
     """
-    folder = _checkpoint_of(spec)
-    if folder is not None and folder.is_dir():
-        check_downloaded(folder)
-    return folder
-
-
-def _checkpoint_of(spec: str) -> Path | None:
     name, _, rest = spec.partition(":")
     if name in UNTRAINED:
         return None
@@ -139,8 +144,8 @@ def _checkpoint_of(spec: str) -> Path | None:
         return Path(spec)
     if rest and "." in name and not Path(name).exists():
         return None
-    if is_hub_name(spec):
-        return hub_folder(spec)
+    if register.is_hub_name(spec):
+        return register.hub_folder(spec)
     forms = "a checkpoint folder", "ORG/NAME on the Hugging Face hub", "or package.module:Class"
     raise InputError(unknown("reranker", spec, known_names(), *forms))
 
@@ -153,37 +158,6 @@ def _load_untrained(name: str, index: ForwardIndex, checkpoint: str) -> Scorer:
     if checkpoint:
         raise InputError(f"{name} loads no checkpoint: write '{name}', not '{name}:{checkpoint}'")
     return factory(index, **entry.settings)
-
-
-def _load_known(
-    name: str,
-    target: Any,
-    index: ForwardIndex,
-    checkpoint: Path | None,
-    options: RerankerOptions,
-    described: dict[str, Any] | None = None,
-) -> Scorer:
-    """The reranker of a known name over an index; ``described`` is as in ``neural.from_checkpoint``."""
-    if not isinstance(target, ModelEntry):
-        return _call_factory(name, target, index, checkpoint, options)
-    from rerank_plugin.rerankers.neural import from_checkpoint
-
-    assert checkpoint is not None  # checkpoint_of gives the folder of every model, or raises
-    return from_checkpoint(index, checkpoint, options, name, described)
-
-
-def _load_folder(folder: Path, index: ForwardIndex, options: RerankerOptions) -> Scorer:
-    """The reranker of a checkpoint folder, whose config.json names the model, or of a foreign model folder."""
-    name, described = register.foreign_model(folder), None
-    if name is None:
-        from rerank_plugin.models.checkpoints import read_config
-
-        described = read_config(folder)
-        name = described["model"]
-    target = register.MODELS.find(name)
-    if target is None:
-        raise InputError(f"{folder} holds the unknown model '{name}'; known: {', '.join(known_names())}")
-    return _load_known(name, target, index, folder, options, described)
 
 
 def _load_import(name: str, index: ForwardIndex, checkpoint: Path | None, options: RerankerOptions) -> Scorer:

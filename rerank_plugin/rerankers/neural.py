@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from rerank_plugin.inputs.lexical_features import FIRST_STAGE, LISTWISE
 from rerank_plugin.kernels.parallel import available_threads, helper_threads
 from rerank_plugin.models.attribution import Attribution, Part
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.models.checkpoints import check_holds, load_checkpoint, load_stored, module_of, read_config
-from rerank_plugin.models.classes import class_of, classes_of, has_inner_products
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_scorer
 from rerank_plugin.models.fast_paths import FastPath, ModulePath, Task, TextScorer
-from rerank_plugin.models.reader import StoredModel
 from rerank_plugin.models.register import entry_of, is_foreign
 from rerank_plugin.rerankers.scorer import Scorer, shown
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -49,7 +47,7 @@ class NeuralReranker(Scorer):
     longer than M words are cut; the first one is logged as a warning.
 
     Training the model refreshes its fast path. After any other change of the weights, call :meth:`refresh`. The module
-    of a stored model is created only without a fast path, and for explanations.
+    of a checkpoint is created only without a fast path, and for explanations.
 
     A model with first-stage features is ``listwise``.
 
@@ -61,13 +59,13 @@ class NeuralReranker(Scorer):
 
     def __init__(
         self,
-        model: RankingModel | StoredModel,
+        model: RankingModel | Checkpoint,
         vocabulary: Vocabulary,
         index: ForwardIndex,
         options: RerankerOptions = RerankerOptions(),
     ):
-        self.model = model if isinstance(model, StoredModel) else self._placed(model, options.device)
-        self.name = model.name
+        self.model = model if isinstance(model, Checkpoint) else self._placed(model, options.device)
+        self.name, self.entry = model.name, entry_of(model.name)
         self.options = options
         self.on_cpu = options.device == "cpu"
         self.batch_size = options.batch_size or BATCH_SIZE
@@ -79,7 +77,7 @@ class NeuralReranker(Scorer):
         self.passage_words = self.builder.passage_words
         self.fast_class = self._fast_class()
         # Waking a helper thread takes longer than computing inner products.
-        parallel = self.fast_class and issubclass(self.fast_class, FastPath) and not has_inner_products(self.name)
+        parallel = self.fast_class and issubclass(self.fast_class, FastPath) and not self.entry.has_inner_products
         self.helpers = self.threads if parallel else 1
         self.fast: FastPath | ModulePath | None = None
         self.prepared, self.has_cut = False, False
@@ -98,16 +96,16 @@ class NeuralReranker(Scorer):
 
     def _fast_class(self) -> type[FastPath] | type[ModulePath] | None:
         """The class of the model's fast path for the device; None if there is none or ``options`` exclude it."""
-        options, encoder = self.options, class_of(self.name, "encoder")
+        options, encoder = self.options, self.entry.load("encoder")
         if encoder is not None and issubclass(encoder, TextScorer):
             return EncodedDocuments  # the only path
         if not options.fast:
             return None
         if not self.on_cpu:
-            return classes_of(self.name).device or (encoder and self._encoded_on_device())
+            return self.entry.load("device", of_module=True) or (encoder and self._encoded_on_device())
         if options.precision != "float32":
             return None
-        fast = class_of(self.name, "fast") if isinstance(self.model, StoredModel) else classes_of(self.name).fast
+        fast = self.entry.load("fast", of_module=not isinstance(self.model, Checkpoint))
         stored = None if self.builder.index.in_memory else EncodedDocuments  # texts in memory have no stored encodings
         return fast or (encoder and stored)
 
@@ -183,7 +181,7 @@ class NeuralReranker(Scorer):
         For a query that the model cannot read, the only part is the candidate's first-stage score.
         """
         require("torch", "an explanation")
-        explain = classes_of(self.name).explain
+        explain = self.entry.load("explain", of_module=True)
         if explain is None:
             return None
         terms = candidates.index.query(query.text)
@@ -196,8 +194,8 @@ class NeuralReranker(Scorer):
 
     @cached_property
     def module(self) -> RankingModel:
-        """The module, on the device; created here for a stored model."""
-        return module_of(self.model) if isinstance(self.model, StoredModel) else self.model
+        """The module, on the device; created here for a checkpoint."""
+        return self.model.module() if isinstance(self.model, Checkpoint) else self.model
 
     @cached_property
     def _module_on_cpu(self) -> RankingModel:
@@ -297,32 +295,24 @@ class NeuralReranker(Scorer):
 
 
 def from_checkpoint(
-    index: ForwardIndex,
-    checkpoint: Path,
-    options: RerankerOptions,
-    name: str | None = None,
-    described: dict[str, Any] | None = None,
+    index: ForwardIndex, folder: Path, options: RerankerOptions, name: str | None = None
 ) -> NeuralReranker:
     """The reranker of a trained checkpoint, or of a foreign folder that the model reads.
 
     Args:
         name: the model that the checkpoint must hold; None for any model.
-        described: the checkpoint's ``read_config``, if already read.
 
     Raises:
         InputError: the checkpoint cannot be used, or holds another model.
     """
-    if name is not None and is_foreign(entry_of(name), checkpoint):
-        foreign = classes_of(name).module.from_folder(checkpoint)
+    if name is not None and is_foreign(entry := entry_of(name), folder):
+        foreign = entry.load("module").from_folder(folder)
         return NeuralReranker(foreign, Vocabulary([], index.tokenizer.settings), index, options)
-    described = described or read_config(checkpoint)
-    if name is not None:
-        check_holds(name, checkpoint, described)
-    stored = load_stored(checkpoint, described) if options.on_fast_path else None
-    model, vocabulary = stored or load_checkpoint(checkpoint, described)
-    index.check_tokenizer(vocabulary.tokenizer, str(checkpoint))
-    reranker = NeuralReranker(model, vocabulary, index, options)
-    training = described.get("training")
+    checkpoint = Checkpoint.open(folder, name)
+    model = checkpoint.read() if options.on_fast_path and checkpoint.has_arrays else checkpoint.module()
+    index.check_tokenizer(checkpoint.vocabulary.tokenizer, str(folder))
+    reranker = NeuralReranker(model, checkpoint.vocabulary, index, options)
+    training = checkpoint.description.get("training")
     first_stage = training.get("first_stage") if isinstance(training, dict) else None
     if reranker.listwise and isinstance(first_stage, dict):
         reranker.trained_after = first_stage.get("name")

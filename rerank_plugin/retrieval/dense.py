@@ -135,13 +135,12 @@ class QueryEncoder:
     """
 
     def __init__(self, forward, checkpoint: str | Path, device: str = "cpu"):
-        from rerank_plugin.models.classes import has_inner_products
         from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
         from rerank_plugin.models.fast_paths import InnerProductScorer
 
         self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, device, threads=1)
         model, builder = self.reranker.model, self.reranker.builder
-        if not has_inner_products(model.name):
+        if not self.reranker.entry.has_inner_products:
             raise InputError(
                 f"{checkpoint}: the score of the model '{model.name}' is no inner product of a query's and a "
                 "document's encoding, so it cannot retrieve; ktrel can"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
+from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.text.stop_words import STOP_WORDS
 from rerank_plugin.text.tokenizer import SETTINGS
@@ -33,11 +35,16 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str], tokenizer: dict = SETTINGS):
         self.words, self.tokenizer = [UNKNOWN, *words], tokenizer
-        self.ids = {word: id for id, word in enumerate(self.words)}
+        self.ids = dict(zip(self.words, range(len(self.words))))
         if len(self.ids) != len(self.words):
             repeated = next(word for word, count in Counter(self.words).items() if count > 1)
             raise InputError(f"the vocabulary holds '{repeated}' twice")
-        self.hashed = sum(word.startswith(HASHED) for word in self.words)
+        self.hashed = sum(1 for _ in takewhile(lambda word: word.startswith(HASHED), reversed(self.words)))
+
+    @cached_property
+    def hashes(self) -> np.ndarray:
+        """Hashes of the words by :func:`hash_strings`, uint64 [V]."""
+        return hash_strings(self.words)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -86,9 +93,9 @@ class Vocabulary:
         lines = read_lines(path)
         if lines[:1] != [UNKNOWN]:
             raise InputError(f"{path}:1: a vocabulary starts with '{UNKNOWN}'")
-        for number, line in enumerate(lines, 1):
-            if line.split() != [line]:
-                raise InputError(f"{path}:{number}: expected one word, found '{line}'")
+        if " ".join(lines).split() != lines:
+            number, line = next((number, line) for number, line in enumerate(lines, 1) if line.split() != [line])
+            raise InputError(f"{path}:{number}: expected one word, found '{line}'")
         try:
             return cls(lines[1:], tokenizer)
         except InputError as error:

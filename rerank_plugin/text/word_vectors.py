@@ -20,6 +20,7 @@ from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.failures import damage
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.artifact import Artifact
+from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import replacing_folder, scratch_folder
 from rerank_plugin.files.regular_files import regular
@@ -311,8 +312,9 @@ def load(folder: Path) -> WordVectors:
     if (source := vectors_folder(folder)) != folder:
         if not source.is_dir():
             raise InputError(f"{folder} refers to the word vectors in {source}, which does not exist: move both")
-        vectors = load(source)
-        if settings.get("checksum") != checksum(vectors):
+        vectors, expected = load(source), settings.get("checksum")
+        files = [source / name for name in (VOCABULARY_FILE, VECTORS_FILE)]
+        if not passed(files, lambda: checksum(vectors) == expected, "word vectors", expected):
             raise InputError(
                 f"{folder} was made with other word vectors than those in {source}: restore them, or train again"
             )

@@ -32,8 +32,8 @@ from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import ModelQuery
-from rerank_plugin.models.classes import has_inner_products
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.training.config import COLLECTION, SOFTMAX
 from rerank_plugin.training.objectives import pairwise_hinge, relevance_weights
 from rerank_plugin.training.pairs import Pool
@@ -172,7 +172,7 @@ class ContrastiveTrainer(Trainer):
 
     def __init__(self, model: RankingModel, *arguments: Any, **named: Any):
         super().__init__(model, *arguments, **named)
-        if not has_inner_products(model.name):
+        if not entry_of(model.name).has_inner_products:
             raise InputError(
                 f"{self.config.of_batches} is for models whose scores are products of encodings (ktrel), not for "
                 f"{model.name}"

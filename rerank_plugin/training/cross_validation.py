@@ -25,7 +25,7 @@ from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder
 from rerank_plugin.files.runs import RankedList, write_run
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.models.checkpoints import CONFIG_FILE, load_checkpoint, read_config
+from rerank_plugin.models.checkpoint import CONFIG_FILE, Checkpoint
 from rerank_plugin.ranking.pipeline import rank_all
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -126,7 +126,8 @@ def _check(work: Path, settings: dict, task: Task) -> None:
 
 def _warn_if_folds_were_seen(session: Session) -> None:
     task = session.task
-    if task.start_from and read_config(Path(task.start_from)).get("training", {}).get("train") == task.train:
+    start = Checkpoint.open(task.start_from).description if task.start_from else {}
+    if start.get("training", {}).get("train") == task.train:
         log.warning("%s was trained on %s, too: its weights have seen every fold", task.start_from, task.train)
 
 
@@ -158,8 +159,8 @@ def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None)
     """Ranked lists by query id: re-ranked by a checkpoint's model, or in first-stage order for None."""
     depth, reranker = session.task.depth, None
     if checkpoint is not None:
-        model, vocabulary = load_checkpoint(checkpoint)
-        reranker = NeuralReranker(model, vocabulary, session.index.forward, RerankerOptions(session.task.device))
+        opened, options = Checkpoint.open(checkpoint), RerankerOptions(session.task.device)
+        reranker = NeuralReranker(opened.module(), opened.vocabulary, session.index.forward, options)
         rows = [session.candidates[query.id].rows for query in queries]
         reranker.encode_in_memory(np.unique(np.concatenate(rows)))
     ranked = rank_all(queries, lambda query: _top_candidates(session, query, depth), reranker, 1, 8)

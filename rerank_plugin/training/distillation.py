@@ -38,7 +38,7 @@ from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.concept_vectors import ConceptVectors
-from rerank_plugin.models.checkpoints import save_checkpoint
+from rerank_plugin.models.checkpoint import save_checkpoint
 from rerank_plugin.models.encoder.folder import open_encoder
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel

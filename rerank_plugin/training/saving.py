@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.outputs import FolderKind, check_free, link_or_copy, locked, remove_folder, replacing_folder
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.models.checkpoints import CHECKPOINT, CONFIG_FILE, read_config, save_checkpoint, write_statistics
+from rerank_plugin.models.checkpoint import CHECKPOINT, CONFIG_FILE, Checkpoint, save_checkpoint, write_statistics
 from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.models.relevance import RELEVANCE
 from rerank_plugin.text import word_vectors
@@ -193,7 +193,7 @@ class Outcome(NamedTuple):
 
 def read_outcome(checkpoint: Path) -> Outcome:
     """The outcome of the training that made a checkpoint."""
-    best = read_config(checkpoint)["measures"]
+    best = Checkpoint.open(checkpoint).description["measures"]
     measures = {
         name: math.nan if value is None else value for name, value in best.items() if name not in ("epoch", "loss")
     }

@@ -30,7 +30,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.inputs.lexical_features import LISTWISE
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.checkpoints import build_config, model_classes
+from rerank_plugin.models.checkpoint import build_config
 from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.ranking.pipeline import from_first_stage
@@ -89,12 +89,12 @@ class Task:
     overwrite: bool = False  # whether to replace an existing checkpoint or an interrupted training
 
     def __post_init__(self) -> None:
-        recipe = entry_of(self.model).recipe
+        recipe = (entry := entry_of(self.model)).recipe
         documents = "relevant" if self.training.of_batches else self.documents or recipe.documents
         words, start, values = starting_folder(self.words), starting_folder(self.start_from), self.values
         if start is not None:
             values = starting_values(self.model, start, values, self.concepts is not None)
-            if words is None and model_classes(self.model)[0].has_word_vectors:
+            if words is None and entry.load("module").has_word_vectors:
                 words = start
         measures = list(self.measures or recipe.measures)
         resolved = dict(words=words, start_from=start, values=values, measures=measures, documents=documents)
@@ -140,7 +140,8 @@ class Session:
         self.task = task
         for measure in task.measures:
             parse(measure)  # reports a mistyped name before the slow part
-        self.model_class, self.config_class = model_classes(task.model)
+        entry = entry_of(task.model)
+        self.model_class, self.config_class = entry.load("module"), entry.load("config")
         self.index = Index(task.index)
         self.concepts = starting_concepts(task.concepts, task.model, self.config_class, task.values, self.index.forward)
         self.values = {**task.values, **self.concepts.values}

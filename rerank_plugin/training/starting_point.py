@@ -14,10 +14,9 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.checkpoints import check_holds, check_weights, load_checkpoint, model_classes, read_config
+from rerank_plugin.models.checkpoint import Checkpoint, check_weights
 from rerank_plugin.models.ranking_model import RankingModel
-from rerank_plugin.models.register import checkpoint_folder
-from rerank_plugin.text import word_vectors
+from rerank_plugin.models.register import checkpoint_folder, entry_of
 from rerank_plugin.text.word_vectors import WordVectors
 
 
@@ -71,10 +70,9 @@ def starting_values(model: str, folder: Path, values: dict, with_concepts: bool)
     Raises:
         InputError: the checkpoint cannot be read, or is of another model.
     """
-    described, (module, config_class) = read_config(folder), model_classes(model)
-    check_holds(module.name, folder, described)
-    config = described["config"]
-    if with_concepts and not config_class.reads_concepts(config):
+    entry = entry_of(model)
+    config = Checkpoint.open(folder, entry.load("module").name).description["config"]
+    if with_concepts and not entry.load("config").reads_concepts(config):
         of_concepts = ("parts", "concepts", "concept_dimension")
         config = {name: value for name, value in config.items() if name not in of_concepts}
     return {**config, **values}
@@ -86,13 +84,12 @@ def start_from(model: RankingModel, folder: Path, vectors: WordVectors | None) -
     Raises:
         InputError: the checkpoint has another model, other hyper-parameters, word vectors or concepts.
     """
-    described = read_config(folder)
-    check_holds(model.name, folder, described)
-    start, _ = load_checkpoint(folder, described)
+    checkpoint = Checkpoint.open(folder, model.name)
+    start = checkpoint.module()
     if start.config.lexical_features != model.config.lexical_features:
         raise InputError(f"{folder} has other lexical features: {' '.join(start.config.lexical_features) or 'none'}")
     if vectors is not None:
-        trained = word_vectors.load(folder)
+        trained = checkpoint.words
         if trained.vocabulary.words != vectors.vocabulary.words or not np.array_equal(trained.matrix, vectors.matrix):
             raise InputError(f"{folder} was trained on other word vectors: give it as the word vectors, too")
     weights = start.state_dict()

@@ -10,7 +10,8 @@ from rerank_plugin.base.extras import require
 from rerank_plugin.base.records import DEPTH
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.inputs.lexical_features import named_features
-from rerank_plugin.models.checkpoints import build_config, model_classes
+from rerank_plugin.models.checkpoint import build_config
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.training.config import by_recipe
 
@@ -89,5 +90,5 @@ def train_model(
         device=device,
         overwrite=overwrite,
     )
-    build_config(model_classes(model)[1], task.values, "hyper_parameters")
+    build_config(entry_of(model).load("config"), task.values, "hyper_parameters")
     return Session(task).train(Path(output))

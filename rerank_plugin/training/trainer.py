@@ -31,7 +31,7 @@ from rerank_plugin.files.outputs import INNER, replacing, sync, temporary_folder
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
-from rerank_plugin.models.checkpoints import check_weights
+from rerank_plugin.models.checkpoint import check_weights
 from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
 from rerank_plugin.training.config import OPTIMIZERS, TrainingConfig
 from rerank_plugin.training.history_plot import plot_history

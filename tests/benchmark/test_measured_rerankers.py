@@ -12,8 +12,7 @@ from rerank_plugin.benchmark.collection import generated, with_candidates
 from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, opened, random_vectors
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.models.checkpoints import model_classes
-from rerank_plugin.models.register import names
+from rerank_plugin.models.register import entry_of, names
 from tests.conformance.models import Case, assert_same, over_decoded, rounding
 
 OPTIONS = rerankers.RerankerOptions(threads=1)
@@ -21,7 +20,7 @@ OPTIONS = rerankers.RerankerOptions(threads=1)
 
 def test_every_model_is_measured():
     """Except those without word vectors and those that read concepts, which generated collections lack."""
-    classes = {name: model_classes(name) for name in names()}
+    classes = {name: (entry_of(name).load("module"), entry_of(name).load("config")) for name in names()}
     of_words = {
         name for name, (model, config) in classes.items() if model.has_word_vectors and not config.reads_concepts({})
     }

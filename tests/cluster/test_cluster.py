@@ -72,7 +72,7 @@ def test_pacrr_ranks_as_on_a_single_index(twins, remote, tmp_path):
     import torch
 
     from rerank_plugin.benchmark.measured_rerankers import random_vectors
-    from rerank_plugin.models.checkpoints import save_checkpoint
+    from rerank_plugin.models.checkpoint import save_checkpoint
     from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
 
     vectors = random_vectors(Index(twins[0]).forward, 42)

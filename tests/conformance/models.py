@@ -20,12 +20,10 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import LEX3
-from rerank_plugin.models.checkpoints import model_classes
-from rerank_plugin.models.classes import class_of, classes_of, has_inner_products
 from rerank_plugin.models.document_encodings import encode_index
 from rerank_plugin.models.encoded_documents import EncodedDocuments, weights_checksum
 from rerank_plugin.models.ranking_model import EncodingModel
-from rerank_plugin.models.register import names
+from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -93,7 +91,7 @@ def small_sizes(name):
     """The sizes of ``SMALL`` that a configuration has as whole numbers."""
     return {
         one.name: SMALL[one.name]
-        for one in fields(model_classes(name)[1])
+        for one in fields(entry_of(name).load("config"))
         if one.name in SMALL and one.type in ("int", int)
     }
 
@@ -106,9 +104,9 @@ CASES = [Case(name, sizes) for name in NAMES for sizes in TABLE.get(name) or [sm
 
 def paths_of(name):
     """How a model can be scored: by the module, and by a fast path on the CPU or on a device."""
-    classes = classes_of(name)
-    fast = classes.fast is not None or classes.encoder is not None
-    return ["module", *["fast"] * fast, *["device"] * (classes.device is not None)]
+    entry = entry_of(name)
+    fast = entry.load("fast", of_module=True) is not None or entry.encoder is not None
+    return ["module", *["fast"] * fast, *["device"] * (entry.load("device", of_module=True) is not None)]
 
 
 def each_path(pairs):
@@ -121,7 +119,7 @@ every_case, every_path = pytest.mark.parametrize("case", CASES, ids=str), each_p
 
 
 def has_word_vectors(name):
-    return model_classes(name)[0].has_word_vectors
+    return entry_of(name).load("module").has_word_vectors
 
 
 @cache
@@ -151,7 +149,7 @@ def text_encoder(kind, index):
 
 def configured(case, **more):
     """The configuration of a case; ``more`` overrides its sizes."""
-    config_class = model_classes(case.model)[1]
+    config_class = entry_of(case.model).load("config")
     values = {"document_words": 30, "query_words": 7, **case.sizes, **more}
     if not has_word_vectors(case.model):
         values["encoder"] = str(encoder_folder(values.get("encoder", "")))
@@ -163,7 +161,7 @@ def configured(case, **more):
 def new(case, vectors, seed=1, **more):
     """A model as its constructor makes it, with neutral feature statistics."""
     torch.manual_seed(seed)
-    config, model_class = configured(case, **more), model_classes(case.model)[0]
+    config, model_class = configured(case, **more), entry_of(case.model).load("module")
     if not model_class.has_word_vectors:
         return model_class(config).eval()
     concepts = {"concept_vocabulary": ConceptVocabulary(CONCEPT_IDS)} if config.concepts else {}
@@ -200,7 +198,7 @@ class OverDecoded:
         if torch.is_grad_enabled() or not encodings.isfinite().all():
             return encodings
         weights = weights_checksum(self, Vocabulary([]))
-        spaces = class_of(self.name, "encoder").open(self, None, 1).spaces
+        spaces = entry_of(self.name).load("encoder").open(self, None, 1).spaces
         decoded = spaces.decode(spaces.quantize(encodings.cpu().numpy()))
         sequences = [(ids, mask), concepts] if concepts and concepts[0] is not None else [(ids, mask)]
         for row, vector in enumerate(decoded):
@@ -282,7 +280,7 @@ def rounding(case, path):
     Rounding changes each number by 1 / 65,534 of the query's largest at most, and so the cosine of vectors of up to 12
     numbers by less than 6e-5. The reference of encoders of texts has rounded queries.
     """
-    return 6e-5 if path == "fast" and case.model != "encoder" and has_inner_products(case.model) else 5e-6
+    return 6e-5 if path == "fast" and case.model != "encoder" and entry_of(case.model).has_inner_products else 5e-6
 
 
 def assert_same(found, expected, tolerance=5e-6):

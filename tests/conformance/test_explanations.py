@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.register import entry_of
 from tests import small
 from tests.conformance.models import CASES, EMPTY, QUERIES, QUERY, make, make_own, opened, paths_of, scores_of
 
 EXACT = {"ktrel", "ktrel-w", "ktrel-c", "knrm", "conv-knrm"}
 SOME = [0, 3, 4, 6, 8]  # some documents, the empty one and one of unknown words among them
-EXPLAINED = [case for case in CASES if classes_of(case.model).explain is not None]
+EXPLAINED = [case for case in CASES if entry_of(case.model).load("explain", of_module=True) is not None]
 every_case = pytest.mark.parametrize("case", EXPLAINED, ids=str)
 
 

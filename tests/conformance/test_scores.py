@@ -9,10 +9,9 @@ import torch
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.checkpoints import model_classes
-from rerank_plugin.models.classes import classes_of
 from rerank_plugin.models.encoded_documents import EncodedDocuments
 from rerank_plugin.models.ranking_model import EncodingModel
+from rerank_plugin.models.register import entry_of
 from tests import small
 from tests.conformance import twins
 from tests.conformance.models import (
@@ -43,7 +42,7 @@ every_reranker = each_path(EVERY + ENCODERS)
 READS_QUERY_IN_ORDER = {"bert", "biobert", "conv-knrm", "duet", "encoder", "matchpyramid", "pacrr", "sevmos"}
 
 
-TWINS = [case for case in CASES if model_classes(case.model)[0].name in twins.TWINS]
+TWINS = [case for case in CASES if entry_of(case.model).load("module").name in twins.TWINS]
 
 
 @pytest.mark.parametrize("case", TWINS, ids=str)
@@ -237,7 +236,9 @@ def bare_indexes(tmp_path_factory):
 
 def needs_an_index_folder(case, path):
     """Models of concepts need an index with concepts, stored encodings a whole one."""
-    return model_classes(case.model)[1].reads_concepts(case.sizes) or path == "fast" and not classes_of(case.model).fast
+    entry = entry_of(case.model)
+    from_encodings = path == "fast" and not entry.load("fast", of_module=True)
+    return entry.load("config").reads_concepts(case.sizes) or from_encodings
 
 
 @each_path([pair for pair in EVERY if not needs_an_index_folder(*pair)])

@@ -12,18 +12,9 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import ShapedConfig
-from rerank_plugin.models.checkpoints import (
-    build_config,
-    load_checkpoint,
-    load_stored,
-    model_classes,
-    read_config,
-    save_checkpoint,
-)
-from rerank_plugin.models.classes import class_of
+from rerank_plugin.models.checkpoint import Checkpoint, build_config, save_checkpoint
 from rerank_plugin.models.encoded_documents import EncodedDocuments
-from rerank_plugin.models.reader import StoredModel
-from rerank_plugin.models.register import names
+from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.text.word_vectors import compact
 from tests import small
@@ -92,7 +83,7 @@ def test_training_lowers_the_loss(case, index, vectors):
 
 def learns(case, rate, index, vectors):
     """Whether 50 steps lower the loss, to 0.6 of what it was; what they do to the weights is checked."""
-    without_dropout = {one.name: 0.0 for one in fields(model_classes(case.model)[1]) if "dropout" in one.name}
+    without_dropout = {one.name: 0.0 for one in fields(entry_of(case.model).load("config")) if "dropout" in one.name}
     model, query = new(case, vectors, 3, **without_dropout), Query("q", "heart attack risk")
     paths = [opened(model, path, index, vectors, threads=1) for path in paths_of(case.model)]
     before, inputs = scores_of(paths[-1], query), inputs_of(paths[0], query)
@@ -127,7 +118,7 @@ def test_dropout_stands_where_it_is_said_and_in_training_only(case, index, vecto
     The rates of a cross-encoder are those of its encoder's layers, and that of a head that is ours.
     """
     own = not has_word_vectors(case.model)
-    rates = [one.name for one in fields(model_classes(case.model)[1]) if "dropout" in one.name]
+    rates = [one.name for one in fields(entry_of(case.model).load("config")) if "dropout" in one.name]
     if own:
         rates = [name for name, layer in make(case, vectors).named_modules() if isinstance(layer, torch.nn.Dropout)]
     for rate in [*rates, None]:
@@ -178,7 +169,7 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
     folder, model = saved
     expected = scores_of(opened(model, "module", index, vectors))
     device = DEVICE if path == "device" else "cpu"
-    kind = StoredModel if path == "fast" and isinstance(model.config, ShapedConfig) else type(model)
+    kind = Checkpoint if path == "fast" and isinstance(model.config, ShapedConfig) else type(model)
     for spec in (f"{case.model}:{folder}", str(folder)):
         one = rerankers.load(spec, index, RerankerOptions(device, fast=path != "module"))
         loaded = one.model
@@ -190,7 +181,7 @@ def test_a_checkpoint_is_the_model(case, path, saved, index, vectors):
     assert np.ptp(expected) > 1e-3
 
 
-FAST = [case for case in CASES if class_of(case.model, "fast") is not None]
+FAST = [case for case in CASES if entry_of(case.model).load("fast") is not None]
 
 
 @pytest.mark.parametrize("case", [*FAST, Case("delta", {"filters": 5, "lexical_features": VECTOR_NAMES})], ids=str)
@@ -199,7 +190,7 @@ def test_a_fast_path_scores_from_quantized_vectors_as_the_module_from_decoded_on
     model = make_own(case, quantized)
     save_checkpoint(tmp_path / "saved", model, quantized, {})
     one = rerankers.load(str(tmp_path / "saved"), index)
-    assert one.fast_class is class_of(case.model, "fast")
+    assert one.fast_class is entry_of(case.model).load("fast")
     for query in QUERIES:
         expected = scores_of(opened(model, "module", index, vectors), query)
         assert_same(scores_of(one, query), expected)
@@ -219,9 +210,9 @@ def test_checkpoints_are_loaded_strictly(case, saved):
         ({**weights, name: weights[name][None].clone()}, f"{name} is .*, expected "),
     ]:
         save_file(changed, folder / "model.safetensors")
-        for load in [load_checkpoint, *[load_stored] * isinstance(model.config, ShapedConfig)]:
+        for read in [Checkpoint.module, *[Checkpoint.read] * isinstance(model.config, ShapedConfig)]:
             with pytest.raises(InputError, match=f"model.safetensors does not fit the model: {said}"):
-                load(folder, read_config(folder))
+                read(Checkpoint.open(folder))
 
 
 # --------------------------------------------------------------------------------------------------- hyper-parameters
@@ -279,7 +270,7 @@ WRONG = {
 @pytest.mark.parametrize("name", names())
 def test_wrong_hyper_parameters(name):
     """Sizes below 1, dropout outside [0, 1), and lexical features that the model does not read or that are none."""
-    config_class = model_classes(name)[1]
+    config_class = entry_of(name).load("config")
     given = {} if has_word_vectors(name) else {"files" if name == "encoder" else "encoder": "x"}
     if config_class.reads_concepts({}):
         given |= {"concepts": 3, "concept_dimension": 4}

@@ -12,6 +12,7 @@ from experiments.__main__ import main
 from experiments.plan import Runner
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.corpora import judgments
+from rerank_plugin.models.register import entry_of
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +69,9 @@ def page_of(tmp_path, in_process, sample_words):
 def built(step):
     """What the command makes of a training's options: these, the training's settings and the model's."""
     from rerank_plugin import train
-    from rerank_plugin.models.checkpoints import build_config, model_classes
+    from rerank_plugin.models.checkpoint import build_config
 
     options = train.arguments().parse_args(step.command[1:])
     given = {"concepts": 3} if options.concepts is not None else {}  # of the knowledge base, which is not there
-    config = build_config(model_classes(options.model)[1], {**train._model_values(options), **given}, step.name)
+    config = build_config(entry_of(options.model).load("config"), {**train._model_values(options), **given}, step.name)
     return options, train.training_config(options), config

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rerank_plugin.files import checksums
-from rerank_plugin.files.checksums import describe_file, describe_parts, fault, passed
+from rerank_plugin.files.checksums import describe_file, describe_parts, fault, passed, remembered
 
 SMALL, LARGE = 10_000, 3 << 20
 
@@ -84,6 +84,19 @@ def test_a_check_is_remembered_until_the_file_changes(tmp_path, memory):
     path.write_text("two")
     assert not check(False) and not check(False) and calls == [1, 2, 1, 1]
     assert check() and check() and len(calls) == 5 and len(memory.read_text().splitlines()) == 3
+
+
+def test_a_digest_is_computed_once_and_never_read_from_half_a_line(memory):
+    calls = []
+
+    def digest(how):
+        checksums._remembered.cache_clear()  # as in another process
+        return remembered(lambda: calls.append(how) or f"{how:032x}", how)
+
+    assert [digest(how) for how in (10, 11, 10, 11)] == [f"{how:032x}" for how in (10, 11, 10, 11)]
+    assert calls == [10, 11]
+    memory.write_text(memory.read_text()[:-2])
+    assert (digest(11), calls) == (f"{11:032x}", [10, 11, 11])
 
 
 def test_a_copy_is_known_by_its_bytes(tmp_path, memory):

@@ -15,7 +15,7 @@ from rerank_plugin.indexes.layout import ADAPTED, JUDGED, derived_folder
 from rerank_plugin.indexes.vector_store import SOURCE, opened
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.kernels.quantization import Codes
-from rerank_plugin.models import checkpoints, register
+from rerank_plugin.models import checkpoint, register
 from rerank_plugin.models.ktrel import adaptation
 from rerank_plugin.rerankers import RerankerOptions, load
 from rerank_plugin.retrieval.dense import QueryEncoder
@@ -32,8 +32,8 @@ def encoders(folder, words, patch):
     of_words = small.word_vectors([*words, *(f"{HASHED}{number}" for number in range(5))], 12, seed=5)
     other = small.word_vectors(words[:6], 8, seed=6)
     shared = {"layers": 0, "document_words": 200}
-    checkpoints.save_checkpoint(folder / "bundled", encodable.ktrel(of_words, 2, **shared), of_words, {})
-    checkpoints.save_checkpoint(folder / "other", encodable.ktrel(other, 3, **shared), other, {})
+    checkpoint.save_checkpoint(folder / "bundled", encodable.ktrel(of_words, 2, **shared), of_words, {})
+    checkpoint.save_checkpoint(folder / "other", encodable.ktrel(other, 3, **shared), other, {})
     usual = register.checkpoint_folder
     patch.setattr(register, "checkpoint_folder", lambda spec: folder / "bundled" if spec == "ktrel" else usual(spec))
     patch.setattr(adaptation, "FEWEST", FEWEST)

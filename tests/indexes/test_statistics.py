@@ -6,7 +6,7 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes import statistics
 from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
-from rerank_plugin.models.checkpoints import save_checkpoint, write_statistics
+from rerank_plugin.models.checkpoint import save_checkpoint, write_statistics
 from tests import small
 
 

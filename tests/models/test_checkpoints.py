@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import LEX3
-from rerank_plugin.models.checkpoints import load_checkpoint, load_stored, read_config, save_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
+from rerank_plugin.models.encoded_documents import weights_checksum
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS
@@ -36,16 +37,16 @@ def folder(tmp_path, model, vectors):
 
 def check_refused(folder, *parts):
     """The checkpoint cannot be loaded, with or without the module; the one-line error contains ``parts``."""
-    for load in (load_checkpoint, load_stored):
+    for read in (Checkpoint.module, Checkpoint.read):
         with pytest.raises(InputError) as raised:
-            load(folder, read_config(folder))
+            read(Checkpoint.open(folder))
         assert "\n" not in str(raised.value) and all(part in str(raised.value) for part in parts), str(raised.value)
 
 
 def test_files_and_description(folder):
     assert set(FILES) <= {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.parent.iterdir()] == ["delta4lex3"]
-    config = read_config(folder)
+    config = Checkpoint.open(folder).description
     assert config["model"] == "delta" and config["tokenizer"] == SETTINGS
     assert config["words"] == len(small.KNOWN_WORDS) + 1 and config["dimension"] == 6
     assert config["seed"] == 7 and config["measures"] == {"AP": 0.25}
@@ -60,44 +61,58 @@ def test_what_is_loaded_scores_as_what_was_saved(tmp_path, vectors, index, more)
     """To the bit, with and without the module."""
     model, query = small.delta(vectors, seed=7, **SIZES, **more), Query("q", "aspirin heart xylitol women")
     save_checkpoint(tmp_path / "c", model, vectors, {})
-    loaded = [load(tmp_path / "c", read_config(tmp_path / "c")) for load in (load_checkpoint, load_stored)]
-    assert all(vocabulary.words == vectors.vocabulary.words for _, vocabulary in loaded)
-    rerankers = [NeuralReranker(*loaded_model, index) for loaded_model in ((model, vectors.vocabulary), *loaded)]
+    checkpoint = Checkpoint.open(tmp_path / "c")
+    assert checkpoint.vocabulary.words == vectors.vocabulary.words
+    models = model, checkpoint.module(), checkpoint.read()
+    rerankers = [NeuralReranker(one, checkpoint.vocabulary, index) for one in models]
     scores = [loaded_model.score(query, small.candidates(index)) for loaded_model in rerankers]
     assert len({loaded_model.tobytes() for loaded_model in scores}) == 1 and len(set(scores[0].tolist())) > 5
 
 
 def test_a_checkpoint_in_use_is_read_once_until_it_changes(folder, vectors):
-    first, vocabulary = load_stored(folder, read_config(folder))
-    again = load_stored(folder / ".." / folder.name, read_config(folder))
-    assert again[0] is first and again[1] is vocabulary
+    first = Checkpoint.open(folder).read()
+    assert Checkpoint.open(folder / ".." / folder.name) is first
     save_checkpoint(folder, small.delta(vectors, seed=8, **SIZES), vectors, {})
-    changed, _ = load_stored(folder, read_config(folder))
+    changed = Checkpoint.open(folder).read()
     weights = [model.arrays()["convolutions.0.weight"] for model in (first, changed)]
     assert changed is not first and not np.array_equal(*weights)
+
+
+def test_the_checksum_of_weights_is_that_of_the_module_and_follows_a_change(folder, vectors):
+    """It is remembered by the checksums of files, and computed where a description has none."""
+    checksums = []
+    for change in (lambda: None, lambda: save_checkpoint(folder, small.delta(vectors, seed=8, **SIZES), vectors, {})):
+        change()
+        checkpoint = Checkpoint.open(folder).read()
+        models = checkpoint, checkpoint.module(), checkpoint
+        checksums += [{weights_checksum(model, checkpoint.vocabulary) for model in models}]
+    checkpoint = Checkpoint.open(unsealed(folder)).read()
+    assert checkpoint.seals is None and {weights_checksum(checkpoint, checkpoint.vocabulary)} == checksums[1]
+    assert [len(found) for found in checksums] == [1, 1] and checksums[0] != checksums[1]
 
 
 def test_subnormal_weights_become_zero(folder):
     """NaN stays, and is reported when the model scores."""
     bias = torch.tensor([1e-42, -1.1e-38, 1.2e-38, torch.nan])
     weighted(convolutions__0__bias=bias)(unsealed(folder))
-    for model, _ in (load_checkpoint(folder), load_stored(folder, read_config(folder))):
+    checkpoint = Checkpoint.open(folder)
+    for model in (checkpoint.module(), checkpoint.read()):
         np.testing.assert_array_equal(model.arrays()["convolutions.0.bias"], [0, 0, *bias[2:].tolist()])
 
 
 def test_saving_leaves_the_model_in_its_mode(tmp_path, model, vectors):
     save_checkpoint(tmp_path / "c", model.train(), vectors, {})
-    assert model.training and not load_checkpoint(tmp_path / "c")[0].training
+    assert model.training and not Checkpoint.open(tmp_path / "c").module().training
 
 
 def test_saving_replaces_a_checkpoint_and_nothing_of_the_users(folder, vectors):
     (folder / "concepts.txt").write_text("of an older checkpoint")
     save_checkpoint(folder, small.delta(vectors, seed=8, filters=3), vectors, {})
-    assert load_checkpoint(folder)[0].config.filters == 3 and not (folder / "concepts.txt").exists()
+    assert Checkpoint.open(folder).module().config.filters == 3 and not (folder / "concepts.txt").exists()
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="notes.txt"):
         save_checkpoint(folder, small.delta(vectors, seed=8, filters=5), vectors, {})
-    assert load_checkpoint(folder)[0].config.filters == 3 and (folder / "notes.txt").read_text() == "mine"
+    assert Checkpoint.open(folder).module().config.filters == 3 and (folder / "notes.txt").read_text() == "mine"
 
 
 def test_writing_that_fails_leaves_what_was_there(folder, tmp_path, model, vectors):
@@ -110,7 +125,7 @@ def test_writing_that_fails_leaves_what_was_there(folder, tmp_path, model, vecto
     assert not (tmp_path / "new").exists()
     save_checkpoint(tmp_path / "new", model, vectors, {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "new"]
-    load_checkpoint(tmp_path / "new")
+    Checkpoint.open(tmp_path / "new").module()
 
 
 def test_no_folder_or_a_file(tmp_path):
@@ -133,7 +148,7 @@ def described(**values):
 
 def sized(**values):
     """Change hyper-parameters."""
-    return lambda folder: described(config={**read_config(folder)["config"], **values})(folder)
+    return lambda folder: described(config={**Checkpoint.open(folder).description["config"], **values})(folder)
 
 
 def weighted(**tensors):
@@ -193,8 +208,8 @@ def test_what_does_not_fit_is_refused(folder, damage):
 
 
 def test_a_checkpoint_of_an_earlier_version_is_read(folder):
-    expected, _ = load_checkpoint(folder)
-    found, _ = load_checkpoint(unsealed(folder))
+    expected = Checkpoint.open(folder).module()
+    found = Checkpoint.open(unsealed(folder)).module()
     assert all(torch.equal(tensor, found.state_dict()[name]) for name, tensor in expected.state_dict().items())
 
 

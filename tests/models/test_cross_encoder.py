@@ -14,9 +14,10 @@ from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.models import encoder_folder
-from rerank_plugin.models.checkpoints import load_checkpoint, model_classes, read_config, save_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.cross_encoder import model as cross_encoder
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.tokenizer import tokenizer
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -199,19 +200,19 @@ def test_a_checkpoint_stands_alone(name, folders, index, tmp_path):
     shutil.rmtree(source)
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "encoder"}
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
-    assert "words" not in read_config(folder)
+    assert "words" not in Checkpoint.open(folder).description
     actual = scores_of(rerankers.load(str(folder), index))
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-7)
     shutil.rmtree(folder / "encoder")
     with pytest.raises(InputError, match="encoder.config.json is missing"):
-        load_checkpoint(folder)
+        Checkpoint.open(folder).module()
 
 
 def test_encoder_folders_and_checkpoints_by_their_names(folders, index, tmp_path):
     """An encoder folder alone is a reranker, and BioBERT has a row of its own."""
-    model_class, config_class = model_classes("biobert")
+    entry = entry_of("biobert")
     bert, checkpoint = folders["bert"], tmp_path / "made"
-    save_checkpoint(checkpoint, model_class(config_class(encoder=str(folders["bare"]))), None, {})
+    save_checkpoint(checkpoint, entry.load("module")(entry.load("config")(encoder=str(folders["bare"]))), None, {})
     for spec, name in [
         (bert, "bert"),
         (f"biobert:{bert}", "biobert"),

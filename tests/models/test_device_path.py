@@ -13,7 +13,6 @@ from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.lexical_features import LEX3, NAMES
 from rerank_plugin.models import device_path
-from rerank_plugin.models.classes import classes_of
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests import small
@@ -119,7 +118,7 @@ def test_texts_without_an_index(index, vectors):
     plain, device = (
         NeuralReranker(deepcopy(model), vectors.vocabulary, texts, RerankerOptions(name)) for name in ("cpu", DEVICE)
     )
-    assert (plain.fast_class, device.fast_class) == (classes_of("delta").fast, classes_of("delta").device)
+    assert (plain.fast_class, device.fast_class) == (plain.entry.load("fast"), plain.entry.load("device"))
     for titles in (["Aspirin and the heart", "Women who smoke"], ["Red meat", "", "A heart attack, aspirin, stroke"]):
         texts.hold(titles, ["Low doses of aspirin prevent heart attacks."] * len(titles))
         rows = [range(len(titles))] * len(QUERIES)

@@ -15,7 +15,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store import STORE, VECTORS, encodings_folder, open_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEX3
-from rerank_plugin.models import checkpoints, document_encodings
+from rerank_plugin.models import checkpoint, document_encodings
 from rerank_plugin.models.document_encodings import encode_index
 from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_scorer, weights_checksum
 from rerank_plugin.models.ktrel.config import KtrelConfig
@@ -211,7 +211,7 @@ def test_vectors_from_a_gpu_are_the_cpus(index, vectors, name):
 def test_the_command_encodes_an_index(index_command, fresh, vectors, tmp_path):
     """By the weights of a checkpoint, whose checksum is that of the model that was saved."""
     model = make("ktrel", vectors)
-    checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
+    checkpoint.save_checkpoint(tmp_path / "c", model, vectors, {})
     arguments = ("--encode", tmp_path / "c", "--index", fresh.folder)
     status, out, err = index_command(*arguments)
     assert (status, err) == (0, "") and "10 documents, 6 numbers each" in out and "documents per second" in out

@@ -19,7 +19,7 @@ from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import encodings_folder
 from rerank_plugin.inputs.vector_features import VectorFeatures
 from rerank_plugin.kernels.regularization import regularize
-from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.adaptation import ROUNDS, context_vectors
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel
@@ -247,7 +247,7 @@ def test_a_trained_encoder_keeps_what_search_reads(adapted, tmp_path):
     save_checkpoint(tmp_path / "trained", model, WordVectors(Vocabulary(["heart", "disease"]), matrix), {})
     command = ["contexts", "--index", str(adapted.folder), "--checkpoint", str(tmp_path / "trained")]
     embed.main([*command, "--output", str(tmp_path / "contexts")])
-    found, vocabulary = load_checkpoint(tmp_path / "contexts")
+    found, vocabulary = (opened := Checkpoint.open(tmp_path / "contexts")).module(), opened.vocabulary
     assert found.config.space_weights == (1.0, 0.2) and found.config.document_words == 250
     assert list(vocabulary.words) == ["<unk>", "heart", "disease"] and found.a.item() == model.a.item()
     own = found.words.embeddings[:, :4].numpy()  # 8-bit numbers

@@ -11,7 +11,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary, _warn_other_annotation
 from rerank_plugin.knowledge.annotation import AnnotatorConfig
-from rerank_plugin.models import checkpoints
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.encoded_documents import weights_checksum
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel
@@ -142,14 +142,14 @@ def test_encodings_are_of_the_concepts_and_of_the_knowledge_base(index, vectors,
 
 @pytest.fixture
 def saved(vectors, tmp_path):
-    checkpoints.save_checkpoint(tmp_path / "c", model_of(vectors, "both"), vectors, {})
+    save_checkpoint(tmp_path / "c", model_of(vectors, "both"), vectors, {})
     return tmp_path / "c"
 
 
 @every_parts
 def test_a_saved_model_scores_the_same(index, vectors, reference, tmp_path, parts):
     model = model_of(vectors, parts)
-    checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
+    save_checkpoint(tmp_path / "c", model, vectors, {})
     assert (tmp_path / "c" / "concepts.txt").exists() == (parts != "words")
     if parts != "words":
         assert (tmp_path / "c" / "concepts.txt").read_text().split() == IDS
@@ -163,8 +163,8 @@ def test_a_saved_model_scores_the_same(index, vectors, reference, tmp_path, part
 
 
 def test_a_checkpoint_from_before_there_were_concepts(index, vectors, tmp_path):
-    checkpoints.save_checkpoint(tmp_path / "c", model_of(vectors, "words"), vectors, {})
-    known = checkpoints.read_config(tmp_path / "c")["config"]
+    save_checkpoint(tmp_path / "c", model_of(vectors, "words"), vectors, {})
+    known = Checkpoint.open(tmp_path / "c").description["config"]
     before = {name: value for name, value in known.items() if name not in ("document_concepts", "query_concepts")}
     change_json(tmp_path / "c" / "config.json", config=before)
     expected = scores_of(opened(make_own(Case("ktrel-w", KTREL), vectors, seed=3), "module", index, vectors))
@@ -188,9 +188,9 @@ def test_wrong_concepts_in_a_checkpoint(saved, lines, said):
         (saved / "concepts.txt").unlink()
     else:
         (saved / "concepts.txt").write_text("".join(f"{line}\n" for line in lines), newline="")
-    for load in (checkpoints.load_checkpoint, checkpoints.load_stored):
+    for read in (Checkpoint.module, Checkpoint.read):
         with pytest.raises(InputError, match=said) as raised:
-            load(saved, checkpoints.read_config(saved))
+            read(Checkpoint.open(saved))
         assert str(saved) in str(raised.value)
 
 
@@ -198,7 +198,7 @@ def test_a_model_whose_concepts_have_no_names_is_not_saved(vectors, tmp_path):
     model = model_of(vectors, "both")
     model.concept_vocabulary = None
     with pytest.raises(ValueError, match="without names"):
-        checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
+        save_checkpoint(tmp_path / "c", model, vectors, {})
     with pytest.raises(InputError, match="3 concepts are named, expected 10"):
         config = KtrelConfig(concepts=10, concept_dimension=4)
         Ktrel(config, torch.from_numpy(vectors.matrix), None, ConceptVocabulary(IDS[:3]))
@@ -207,7 +207,7 @@ def test_a_model_whose_concepts_have_no_names_is_not_saved(vectors, tmp_path):
 def test_an_annotation_that_is_none(saved):
     change_json(saved / "config.json", annotation="as ever")
     with pytest.raises(InputError, match='annotation is "as ever", expected an object'):
-        checkpoints.load_checkpoint(saved)
+        Checkpoint.open(saved).module()
 
 
 # Indexes that do not fit.
@@ -222,8 +222,8 @@ def test_no_concept_in_common(index, vectors):
 def test_another_annotation_is_said_once(index, vectors, tmp_path, caplog):
     model = model_of(vectors, "both")
     model.concept_vocabulary = ConceptVocabulary(IDS, index.knowledge.settings)
-    checkpoints.save_checkpoint(tmp_path / "c", model, vectors, {})
-    annotation = checkpoints.read_config(tmp_path / "c")["annotation"]
+    save_checkpoint(tmp_path / "c", model, vectors, {})
+    annotation = Checkpoint.open(tmp_path / "c").description["annotation"]
     assert annotation == index.knowledge.settings and "threshold" in annotation
     other = annotated.build_index(tmp_path / "other", config=AnnotatorConfig(candidates=1)).forward
     _warn_other_annotation.cache_clear()

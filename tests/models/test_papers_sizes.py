@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rerank_plugin.inputs.lexical_features import PAPER_NAMES
-from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.delta_classifier.model import OVERLAPS
+from rerank_plugin.models.register import entry_of
 
 WEIGHTS = {
     "knrm": "1x11",
@@ -30,8 +30,8 @@ DEFAULTS = {
 
 
 def weights_of(name, **more):
-    module, config = model_classes(name)
-    parameters = module(config(**more), torch.zeros(2, 300)).parameters()
+    entry = entry_of(name)
+    parameters = entry.load("module")(entry.load("config")(**more), torch.zeros(2, 300)).parameters()
     return " ".join("x".join(map(str, parameter.shape)) for parameter in parameters if parameter.ndim > 1)
 
 
@@ -47,5 +47,5 @@ def test_weights_of_sevmos_with_three_convolutions():
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_texts(name):
-    config = model_classes(name)[1]()
+    config = entry_of(name).load("config")()
     assert {field: getattr(config, field) for field in DEFAULTS[name]} == DEFAULTS[name]

@@ -11,7 +11,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.models import register
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.classes import classes_of
+from rerank_plugin.models.conformance import check_entry
 from rerank_plugin.models.delta.fast import FastDelta
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.models.fast_paths import FastPath
@@ -53,8 +53,7 @@ def registered(monkeypatch):
     """Registers entries for one test."""
     names()
     monkeypatch.setattr(MODELS, "entries", dict(MODELS.entries))
-    yield register.register
-    classes_of.cache_clear()
+    return register.register
 
 
 def test_every_folder_registers_its_model():
@@ -65,7 +64,7 @@ def test_every_folder_registers_its_model():
 
 def test_every_entry_is_sound():
     for name in names():
-        assert classes_of(name).module.name == name or entry_of(name).requires
+        check_entry(entry_of(name))
 
 
 def test_the_table_of_the_documentation_has_every_name():
@@ -104,23 +103,26 @@ def test_an_entry_that_lacks_something(values, message):
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"module": "no_such_package:Own"}, "module no_such_package:Own cannot be loaded: ModuleNotFoundError"),
-        ({"module": "rerank_plugin.models.delta.model:Gone"}, "cannot be loaded: AttributeError"),
-        ({"module": DeltaConfig}, "not a subclass of .*RankingModel"),
+        ({"module": DeltaConfig}, "module is not a subclass of .*RankingModel"),
         ({"module": Delta}, "named 'delta', expected 'own'"),
         ({"config": Changeable}, "not a frozen dataclass"),
         ({"config": WithoutFeatures}, "lacks the fields lexical_features"),
         ({"bench": {"wings": 2}}, "lacks the fields wings"),
         ({"fast": NoScore}, "lacks score"),
-        ({"explain": "rerank_plugin.models.delta.explain:Gone"}, "explain .* cannot be loaded: AttributeError"),
         ({"explain": "rerank_plugin.models.delta.explain:ROW_PARTS"}, "is not a function"),
         ({"encoder": "rerank_plugin.models.ktrel.fast:KtrelScorer"}, "belong together"),
     ],
 )
-def test_classes_that_lack_something(registered, values, message):
-    registered(replace(OWN, **values))
-    with pytest.raises(InputError, match=f"the model 'own': .*{message}"):
-        classes_of("own")
+def test_classes_that_lack_something(values, message):
+    with pytest.raises(AssertionError, match=message):
+        check_entry(replace(OWN, **values))
+
+
+@pytest.mark.parametrize("role, error", [("module", "AttributeError"), ("fast", "ModuleNotFoundError")])
+def test_a_class_that_cannot_be_loaded(role, error):
+    name = "rerank_plugin.models.delta.model:Gone" if role == "module" else "no_such_package:Own"
+    with pytest.raises(InputError, match=f"the model 'own': its {role} {name} cannot be loaded: {error}"):
+        replace(OWN, **{role: name}).load(role)
 
 
 def test_a_name_is_taken_once(registered):

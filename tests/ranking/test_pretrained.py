@@ -9,9 +9,8 @@ from threading import Thread
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.models.checkpoints import CHECKPOINT
-from rerank_plugin.models.hub import hub_folder
-from rerank_plugin.models.register import checkpoint_folder, entry_of
+from rerank_plugin.models.checkpoint import CHECKPOINT
+from rerank_plugin.models.register import checkpoint_folder, entry_of, hub_folder
 from tests.models import tiny_encoders
 
 QUERY, TEXTS = "statins and breast cancer", ["Statins and breast cancer.", {"title": "Stroke", "text": "Aspirin."}, ""]

@@ -71,7 +71,7 @@ def queries_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def delta(index, tmp_path_factory):
     """A checkpoint of Delta with random weights."""
-    from rerank_plugin.models.checkpoints import save_checkpoint
+    from rerank_plugin.models.checkpoint import save_checkpoint
 
     vectors = small.word_vectors(small.KNOWN_WORDS, 8, seed=1)
     model = small.delta(vectors, lexical_features=("first_stage_share", "bm25_text"), document_words=20)

@@ -10,7 +10,7 @@ import rerank_plugin as rp
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.matches import Matches
-from rerank_plugin.models.checkpoints import save_checkpoint, write_statistics
+from rerank_plugin.models.checkpoint import save_checkpoint, write_statistics
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.text.tokenizer import tokenize
 from tests import small

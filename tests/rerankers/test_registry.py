@@ -10,7 +10,8 @@ import rerank_plugin as rp
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.models import checkpoints, register
+from rerank_plugin.models import register
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.register import configure
@@ -76,7 +77,7 @@ def installed_elsewhere(tmp_path_factory):
 @pytest.fixture
 def checkpoint(tmp_path, vectors):
     folder = tmp_path / "delta:1" / "checkpoint"  # a colon in a folder's name is no separator
-    checkpoints.save_checkpoint(folder, small.delta(vectors, seed=5), vectors, {})
+    save_checkpoint(folder, small.delta(vectors, seed=5), vectors, {})
     return folder
 
 
@@ -119,7 +120,7 @@ def test_the_model_that_comes_along(index):
     """It is small enough to ship, describes its training data, and scores equally on both paths."""
     folder = register.checkpoint_folder("delta")
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
-    config = checkpoints.read_config(folder)
+    config = Checkpoint.open(folder).description
     assert config["training"]["train"] == "runs/open:train" and config["config"]["filters"] == 32
     plain = scores(rerankers.load("delta", index, RerankerOptions(fast=False)), index)
     assert len(np.unique(plain)) > 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.models import checkpoints
+from rerank_plugin.models import checkpoint
 from rerank_plugin.rerankers import scorer, wmd
 from rerank_plugin.rerankers.least_distances import least_distances
 from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, relaxed_cost, transport_cost
@@ -261,7 +261,7 @@ def test_lucene_s_stop_words():
 
 
 def test_a_models_checkpoint_holds_word_vectors_too(index, vectors, tmp_path):
-    checkpoints.save_checkpoint(tmp_path / "delta", small.delta(vectors), vectors, {})
+    checkpoint.save_checkpoint(tmp_path / "delta", small.delta(vectors), vectors, {})
     word_vectors.save(vectors, tmp_path / "words", {})
     for place in ("delta", "words"):
         reranker = rerankers.load(f"wmd-title:{tmp_path / place}", index)

@@ -13,7 +13,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
-from rerank_plugin.models import checkpoints
+from rerank_plugin.models import checkpoint
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import from_checkpoint
 from rerank_plugin.retrieval import dense
@@ -50,7 +50,7 @@ def workspace(tmp_path_factory, vectors):
     forward = encodable.build_index(folder / "index", documents())
     made = SimpleNamespace(folder=folder / "index", forward=forward, models={})
     for name, seed, lists in (("one", 1, 1), ("nine", 2, 9)):
-        checkpoints.save_checkpoint(folder / name, encodable.ktrel(vectors, seed, heads=2), vectors, {})
+        checkpoint.save_checkpoint(folder / name, encodable.ktrel(vectors, seed, heads=2), vectors, {})
         made.models[name] = folder / name
         encode(made, name, lists)
     return made
@@ -111,7 +111,7 @@ def with_concepts(folder, vectors, parts="both", a=1.0, b=1.0):
         with torch.no_grad():
             model.a.fill_(a)
             model.b.fill_(b)
-    checkpoints.save_checkpoint(folder / "model", model, vectors, {})
+    checkpoint.save_checkpoint(folder / "model", model, vectors, {})
     made = SimpleNamespace(folder=index.folder, forward=index.forward, models={"model": folder / "model"})
     made.model = encode(made, "model")
     return made
@@ -255,7 +255,7 @@ def test_candidates_of_others_get_their_scores(workspace):
 
 
 def test_what_is_missing_names_the_command_that_makes_it(workspace, tmp_path, vectors):
-    checkpoints.save_checkpoint(tmp_path / "other", encodable.ktrel(vectors, seed=9), vectors, {})
+    checkpoint.save_checkpoint(tmp_path / "other", encodable.ktrel(vectors, seed=9), vectors, {})
     workspace.models["other"] = tmp_path / "other"
     command = f"rerank-plugin index --encode {tmp_path / 'other'} --index {workspace.folder}"
     with pytest.raises(InputError, match=f"holds no encodings by .*; encode it with: {command}$"):
@@ -265,7 +265,7 @@ def test_what_is_missing_names_the_command_that_makes_it(workspace, tmp_path, ve
 
 def test_models_whose_score_is_no_inner_product_are_refused(workspace, tmp_path, vectors):
     for name, model in [("sevmos", make(Case("sevmos", {"filters": 5}), vectors)), ("delta", small.delta(vectors))]:
-        checkpoints.save_checkpoint(tmp_path / name, model, vectors, {})
+        checkpoint.save_checkpoint(tmp_path / name, model, vectors, {})
         with pytest.raises(InputError, match=f"the score of the model '{name}' is no inner product"):
             DenseConfig(str(tmp_path / name)).open(workspace)
 

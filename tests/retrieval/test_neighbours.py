@@ -11,7 +11,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.encoding.judged import write_judged
-from rerank_plugin.models import checkpoints
+from rerank_plugin.models import checkpoint
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit
 from tests import small
@@ -32,7 +32,7 @@ def workspace(tmp_path_factory):
     words = small.word_vectors(WORDS, 12, 3)
     documents = [(f"{'aZé'[number % 3]}-{number}", text, "") for number, text in enumerate(texts(50, 8))]
     made = SimpleNamespace(folder=folder / "index", forward=encodable.build_index(folder / "index", documents))
-    checkpoints.save_checkpoint(folder / "model", encodable.ktrel(words, 1, heads=2), words, {})
+    checkpoint.save_checkpoint(folder / "model", encodable.ktrel(words, 1, heads=2), words, {})
     made.model = folder / "model"
     made.encoder = QueryEncoder(made.forward, made.model)
     IndexEncoder(made.forward, made.model).encode()

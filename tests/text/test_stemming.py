@@ -14,7 +14,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import documents
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.inputs.builder import InputBuilder
-from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.rerankers import load as load_reranker
 from rerank_plugin.rerankers.wmd import WordMoversDistance
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -194,7 +194,7 @@ def test_a_checkpoint_keeps_the_setting_and_goes_with_such_an_index_alone(stemme
     vectors = checkpoint(model, STEMMED)
     checkpoint(older, SETTINGS)
     assert json.loads((model / "config.json").read_text())["tokenizer"] == STEMMED
-    assert load_checkpoint(model)[1].tokenizer == STEMMED
+    assert Checkpoint.open(model).vocabulary.tokenizer == STEMMED
     reranker, rows = load_reranker(f"delta:{model}", stemmed.forward), small.candidates(stemmed.forward, range(50))
     found, same = (reranker.score(Query("q", text), rows) for text in ("studies", "study"))
     assert found.tolist() == same.tolist() and np.ptp(found) > 0
@@ -215,7 +215,7 @@ def test_a_checkpoint_whose_parts_were_tokenized_differently(tmp_path):
     config = json.loads((unsealed(tmp_path / "model") / "config.json").read_text())
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "tokenizer": SETTINGS}))
     with pytest.raises(InputError, match="files of different checkpoints"):
-        load_checkpoint(tmp_path / "model")
+        Checkpoint.open(tmp_path / "model").module()
 
 
 def test_word_mover_s_distance_reads_stems(stemmed, words):

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from rerank_plugin import rerankers, train
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -91,7 +91,7 @@ def test_a_checkpoint_is_trained_without_words(encoder, inputs, corpus, tmp_path
     assert names == {
         "config.json", "model.safetensors", "encoder", "epochs", "log.jsonl", "log.png", "statistics.safetensors",
     }  # fmt: skip
-    config = read_config(tmp_path / "made")
+    config = Checkpoint.open(tmp_path / "made").description
     assert config["config"]["trainable_layers"] == 1 and config["training"]["learning_rate"] == 0.01
     assert (config["training"]["optimizer"], config["training"]["batch_size"]) == ("adam", 16)
     before = load_file(encoder / "model.safetensors")
@@ -101,7 +101,7 @@ def test_a_checkpoint_is_trained_without_words(encoder, inputs, corpus, tmp_path
     reranker = rerankers.load(f"bert:{tmp_path / 'made'}", corpus)
     reached = learnable.mean_average_precision(corpus, reranker, learnable.TOPICS[learnable.TRAINED :])
     assert reached == pytest.approx(config["measures"]["AP"], abs=1e-6)
-    assert load_checkpoint(tmp_path / "made" / "epochs" / "02")[0].config == reranker.model.config
+    assert Checkpoint.open(tmp_path / "made" / "epochs" / "02").module().config == reranker.model.config
 
 
 def test_seed_and_resuming(encoder, inputs, tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_fine_tuning_starts_from_a_checkpoint(encoder, inputs, corpus, tmp_path)
     first = made(inputs, encoder, tmp_path / "first")
     second = made(inputs, encoder, tmp_path / "second", f"{STILL} --start-from {first}")
     np.testing.assert_allclose(
-        *(scores_of(load_checkpoint(folder)[0], corpus) for folder in (first, second)), atol=1e-5
+        *(scores_of(Checkpoint.open(folder).module(), corpus) for folder in (first, second)), atol=1e-5
     )
 
 

@@ -8,7 +8,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import judgments
 from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.runs import read_run
-from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.training import session
 from rerank_plugin.training.cross_validation import FOLDS_FILE, RUN_FILE, TABLE_FILE
@@ -55,8 +55,8 @@ def test_files(made):
     folds = folds_of(made)
     assert [len(ids) for ids in folds.values()] == [4, 4, 4] and sorted(sum(folds.values(), [])) == sorted(IDS)
     for name, ids in folds.items():
-        load_checkpoint(made / f"fold-{name}")
-        validated = read_config(made / f"fold-{name}")["training"]["validation_queries"]
+        Checkpoint.open(made / f"fold-{name}").module()
+        validated = Checkpoint.open(made / f"fold-{name}").description["training"]["validation_queries"]
         assert len(validated) == 2 and not set(validated) & set(ids)
     inodes = {(made / f"fold-{name}" / "embeddings.safetensors").stat().st_ino for name in folds}
     assert len(inodes) == 1  # they take space once
@@ -64,7 +64,7 @@ def test_files(made):
 
 def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
     """Its model is that of a training whose files name the other folds' queries only, bit for bit."""
-    validated = read_config(made / "fold-2")["training"]["validation_queries"]
+    validated = Checkpoint.open(made / "fold-2").description["training"]["validation_queries"]
     parts = {"dev": validated, "train": [id for id in IDS if id not in {*folds_of(made)["2"], *validated}]}
     for name, ids in parts.items():
         for kind in ("tsv", "qrels", "run"):
@@ -74,7 +74,8 @@ def test_a_fold_is_trained_on_nothing_else(inputs, made, tmp_path):
         (tmp_path / name).symlink_to(inputs / name)
     run(tmp_path, tmp_path / "made", f"{HOW} --epochs 2")
     assert weights_of(tmp_path / "made") == weights_of(made / "fold-2")
-    assert read_config(tmp_path / "made")["measures"] == read_config(made / "fold-2")["measures"]
+    first, second = (Checkpoint.open(folder) for folder in (tmp_path / "made", made / "fold-2"))
+    assert first.description["measures"] == second.description["measures"]
 
 
 def searched(inputs, made, name, output, candidates):
@@ -122,7 +123,7 @@ def test_the_table(inputs, made):
             assert before == f"{means[0][measure]:.4f}"
             assert after[:-1] == f"{means[1][measure]:.4f}" and after[-1] in "+-="
             if name != "all":
-                measures = read_config(made / f"fold-{name}")["measures"]
+                measures = Checkpoint.open(made / f"fold-{name}").description["measures"]
                 assert validation == f"{measures[measure]:.4f}" and row[2] == f"{measures['epoch']} of 2"
     assert rows[-1][2:4] == ["", ""]
 
@@ -161,9 +162,9 @@ def test_keeping_epochs(inputs, made, tmp_path):
     kept = everything(tmp_path / "made")
     assert {name: text for name, text in kept.items() if "epochs" not in name} == everything(made)
     for name in folds_of(made):
-        epoch = read_config(made / f"fold-{name}")["measures"]["epoch"]
+        epoch = Checkpoint.open(made / f"fold-{name}").description["measures"]["epoch"]
         assert kept[f"fold-{name}/epochs/0{epoch}/model.safetensors"] == kept[f"fold-{name}/model.safetensors"]
-        load_checkpoint(tmp_path / "made" / f"fold-{name}" / "epochs" / "02")
+        Checkpoint.open(tmp_path / "made" / f"fold-{name}" / "epochs" / "02").module()
 
 
 def test_candidates_and_features_are_made_once(inputs, tmp_path, monkeypatch):
@@ -188,7 +189,7 @@ def test_the_depths(inputs, tmp_path):
     cross_validate(inputs, tmp_path / "cut", more, "--validation-depth 2", folds=2)
     ranked = read_run(tmp_path / "cut" / RUN_FILE)
     assert {len(ranking.doc_ids) for ranking in ranked.values()} == {40}
-    assert read_config(tmp_path / "cut" / "fold-1")["measures"]["P@30"] <= 2 / 30
+    assert Checkpoint.open(tmp_path / "cut" / "fold-1").description["measures"]["P@30"] <= 2 / 30
     assert weights_of(tmp_path / "deep" / "fold-1") == weights_of(tmp_path / "cut" / "fold-1")
 
 
@@ -214,12 +215,14 @@ def test_err_has_one_scale(inputs, corpus, tmp_path):
     rows = [line.split("|") for line in (made / TABLE_FILE).read_text().splitlines()[2:5]]
     assert {row[1].strip(): row[-2].strip()[:-1] for row in rows} == values
     [folder] = [made / f"fold-{name}" for name, ids in folds.items() if "q-gout" in ids]
-    validated = read_config(folder)["training"]["validation_queries"]  # none of them has a 3
+    validated = Checkpoint.open(folder).description["training"]["validation_queries"]  # none of them has a 3
     asked = [query for query in learnable.queries(learnable.TOPICS) if query.id in validated]
     found = small.candidates(corpus, scores=np.arange(len(corpus), 0, -1, np.float32))
     held_out = HeldOut(asked, {id: judged[id] for id in validated}, dict.fromkeys(validated, found), 3)
-    measured = Validation(held_out, NeuralReranker(*load_checkpoint(folder), corpus), ["ERR@20"])()
-    assert read_config(folder)["measures"]["ERR@20"] == pytest.approx(measured["ERR@20"], abs=1e-6)
+    checkpoint = Checkpoint.open(folder)
+    reranker = NeuralReranker(checkpoint.module(), checkpoint.vocabulary, corpus)
+    measured = Validation(held_out, reranker, ["ERR@20"])()
+    assert checkpoint.description["measures"]["ERR@20"] == pytest.approx(measured["ERR@20"], abs=1e-6)
 
 
 def test_queries_of_the_same_words_are_named(inputs, tmp_path, capsys):

@@ -14,7 +14,7 @@ from rerank_plugin.corpora import Document
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept
-from rerank_plugin.models.checkpoints import load_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.text.tokenizer import PLAIN
 from rerank_plugin.training import distillation
 from rerank_plugin.training.distillation import Teacher, distil
@@ -192,7 +192,7 @@ def first_hit(capsys, folder, output, query):
 
 def test_the_command_makes_an_encoder_that_indexes_and_searches(distilled, tmp_path, index_folder, capsys):
     output, copy = distilled("--dimension 32 --batch-size 32"), tmp_path / "index"
-    model, vocabulary = load_checkpoint(output)
+    model, vocabulary = (opened := Checkpoint.open(output)).module(), opened.vocabulary
     assert model.config.fixed_words and model.encoding_size == 32 and "malaria" in vocabulary
     assert not list(model.parameters())[0].ndim  # the only parameter is the factor, not the words
     texts = ["Costs", "Malaria nets protect children"]
@@ -210,7 +210,7 @@ def test_the_command_makes_an_encoder_of_words_and_concepts(distilled, tmp_path,
     knowledge = knowledge_base(tmp_path / "knowledge")
     concepts = f"--knowledge-base {knowledge.folder} --common 0 --concept-weight 4"
     output = distilled(f"--dimension 16 --batch-size 16 {concepts}")
-    model, _ = load_checkpoint(output)
+    model = Checkpoint.open(output).module()
     assert model.concept_vocabulary.ids == knowledge.ids.take(np.arange(len(knowledge))) and model.encoding_size == 32
     assert [one.item() for one in (model.a, model.b)] == [1, 4]
     vectors = torch.nn.functional.normalize(model.concepts.embeddings.detach(), dim=1)  # [C, D]

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.rerankers.neural import NeuralReranker
 from tests.training import learnable
 from tests.training.commanded import resumed, run, validation_killed, weights_of
@@ -41,9 +41,9 @@ def test_every_epoch_is_a_checkpoint_of_its_own(inputs, corpus, made):
     for entry in log:
         folder = made / "epochs" / f"{entry['epoch']:02d}"
         assert {path.name for path in folder.iterdir()} == set(CHECKPOINT)
-        measures = read_config(folder)["measures"]
+        measures = Checkpoint.open(folder).description["measures"]
         assert measures == {name: entry[name] for name in ("epoch", "loss", "AP", "P@3")}
-        model, vocabulary = load_checkpoint(folder)
+        model, vocabulary = (opened := Checkpoint.open(folder)).module(), opened.vocabulary
         reranker = NeuralReranker(model, vocabulary, corpus)
         reached = learnable.mean_average_precision(corpus, reranker, learnable.TOPICS[learnable.TRAINED :])
         assert reached == pytest.approx(entry["AP"], abs=1e-6)
@@ -99,4 +99,4 @@ def test_nothing_of_an_older_training_is_left(inputs, tmp_path, monkeypatch):
     run(inputs, tmp_path / "made", again, "--overwrite")
     assert [path.name for path in (tmp_path / "made" / "epochs").iterdir()] == ["01"]
     assert contents(tmp_path / "made") == contents(tmp_path / "made" / "epochs" / "01")
-    assert read_config(tmp_path / "made")["seed"] == 9
+    assert Checkpoint.open(tmp_path / "made").description["seed"] == 9

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.checkpoints import model_classes
 from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig
 from rerank_plugin.models.ranking_model import RankingModel
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.training.trainer import scored
 
 WORDS, DOCUMENTS = 60, 48
@@ -29,8 +29,8 @@ def vectors():
 def build(name):
     torch.manual_seed(2)
     of, values = MODELS[name]
-    model_class, config_class = model_classes(of)
-    return model_class(config_class(**SIZES, **values), vectors())
+    entry = entry_of(of)
+    return entry.load("module")(entry.load("config")(**SIZES, **values), vectors())
 
 
 def batch(config, seed=0):

@@ -17,7 +17,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept
-from rerank_plugin.models.checkpoints import load_checkpoint, save_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.config import KtrelCConfig, KtrelConfig, KtrelWConfig
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.models.sevmos.model import SevMosConfig
@@ -71,7 +71,7 @@ def test_train_encode_and_search(made, tmp_path, model):
     assert (config["model"], config["config"]["parts"], config["config"]["concepts"]) == ("ktrel", parts, 13)
     assert config["training"]["concepts"] == str(made / "vectors") and "concepts_checksum" in config["training"]
     assert "threshold" in config["annotation"]
-    trained, vocabulary = load_checkpoint(tmp_path / "c")
+    trained, vocabulary = (opened := Checkpoint.open(tmp_path / "c")).module(), opened.vocabulary
     assert trained.concept_vocabulary.ids[:2] == ["T99", "T11"]
     runs = []
     for number in range(2):
@@ -104,7 +104,7 @@ def test_fine_tuning_with_other_concepts(made, tmp_path):
 def test_both_parts_start_from_words_alone(made, tmp_path):
     """Words and their layer have the checkpoint's weights, concepts their initial ones."""
     run(made, tmp_path / "both", f"--concepts {made}/vectors", "--epochs 1")
-    both, _ = load_checkpoint(tmp_path / "both")
+    both = Checkpoint.open(tmp_path / "both").module()
     before = {name: tensor.clone() for name, tensor in both.state_dict().items()}
     torch.manual_seed(9)
     words = Ktrel(replace(both.config, parts="words", concepts=0), torch.rand_like(both.words.embeddings))
@@ -114,7 +114,7 @@ def test_both_parts_start_from_words_alone(made, tmp_path):
     for name, tensor in both.state_dict().items():
         expected = words.state_dict()[name] if name == "a" or name.startswith("words.") else before[name]
         assert torch.equal(tensor, expected), name
-    alone, _ = load_checkpoint(tmp_path / "words")
+    alone = Checkpoint.open(tmp_path / "words").module()
     with pytest.raises(InputError, match="trained on other concepts"):
         start_from(alone, tmp_path / "both", vectors)
 

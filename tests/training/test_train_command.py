@@ -10,7 +10,7 @@ from rerank_plugin import train
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import LEX3
-from rerank_plugin.models.checkpoints import load_checkpoint, read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
 from rerank_plugin.training.session import TrainingSet, sampled_queries
@@ -22,7 +22,7 @@ def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys)
     """The measures in the checkpoint and on stdout are those that its scores give."""
     run(inputs, tmp_path / "made", "--lexical-features lex3 --learning-rate 0.1 --seed 7")
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
-    config = read_config(tmp_path / "made")
+    config = Checkpoint.open(tmp_path / "made").description
     assert config["config"]["lexical_features"] == list(LEX3) and config["config"]["filters"] == 6
     assert (config["seed"], config["training"]["epochs"], config["training"]["learning_rate"]) == (7, 3, 0.1)
     log = [json.loads(line) for line in (tmp_path / "made" / "log.jsonl").read_text().splitlines()]
@@ -31,7 +31,7 @@ def test_a_checkpoint_is_trained_and_described(inputs, corpus, tmp_path, capsys)
     assert (tmp_path / "made" / "log.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     output = capsys.readouterr().out
     assert f"best epoch {best['epoch']} of 3" in output and f"AP {best['AP']:.4f}" in output
-    model, vocabulary = load_checkpoint(tmp_path / "made")
+    model, vocabulary = (opened := Checkpoint.open(tmp_path / "made")).module(), opened.vocabulary
     assert model.feature_mean.any() and (model.feature_scale != 1).all()
     reranker = NeuralReranker(model, vocabulary, corpus)
     reached = learnable.mean_average_precision(corpus, reranker, learnable.TOPICS[learnable.TRAINED :])
@@ -48,9 +48,9 @@ def first(inputs, tmp_path_factory):
 
 def test_any_hyper_parameter_by_name(inputs, tmp_path):
     run(inputs, tmp_path / "made", "--epochs 1 --set slope=0.125 differences=false", "hidden=[4, 3]")
-    config = read_config(tmp_path / "made")["config"]
+    config = Checkpoint.open(tmp_path / "made").description["config"]
     assert (config["slope"], config["hidden"], config["differences"]) == (0.125, [4, 3], False)
-    assert load_checkpoint(tmp_path / "made")[0].layers[1].weight.shape == (3, 4)
+    assert Checkpoint.open(tmp_path / "made").module().layers[1].weight.shape == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_existing_checkpoint_is_kept_unless_told(inputs, first, tmp_path):
     with pytest.raises(InputError, match="made exists already"):
         run(inputs, tmp_path / "made", "--epochs 1")
     run(inputs, tmp_path / "made", "--overwrite --epochs 1 --seed 7")
-    assert read_config(tmp_path / "made")["seed"] == 7
+    assert Checkpoint.open(tmp_path / "made").description["seed"] == 7
 
 
 def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
@@ -120,7 +120,7 @@ def test_selecting_features(inputs, tmp_path, capsys):
     """Trains with each feature alone, then with the best and each other; the last model is the checkpoint."""
     names, short = ["overlap_text", "bm25_title", "jaccard_abstract"], "--epochs 1 --pairs-per-query 4"
     run(inputs, tmp_path / "made", f"--select-lexical-features 2 --lexical-features {' '.join(names)} {short}")
-    chosen = read_config(tmp_path / "made")["config"]["lexical_features"]
+    chosen = Checkpoint.open(tmp_path / "made").description["config"]["lexical_features"]
     assert len(set(chosen)) == 2 and set(chosen) < set(names)
     output = capsys.readouterr().out
     assert f"{tmp_path / 'made'}: {' '.join(chosen)}" in output
@@ -144,9 +144,9 @@ def test_an_interrupted_selection_is_resumed(inputs, tmp_path, monkeypatch):
 def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(inputs, first, tmp_path):
     still = "--learning-rate 1e-30 --l2-convolution 0 --l2-feed-forward 0 --epochs 1"
     run(inputs, tmp_path / "made", f"--start-from {first} --lexical-features lex3 {still}")
-    before, after = (load_checkpoint(folder)[0].state_dict() for folder in (first, tmp_path / "made"))
+    before, after = (Checkpoint.open(folder).module().state_dict() for folder in (first, tmp_path / "made"))
     assert all((before[name] == after[name]).all() for name in before)
-    assert read_config(tmp_path / "made")["training"]["start_from"] == str(first)
+    assert Checkpoint.open(tmp_path / "made").description["training"]["start_from"] == str(first)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_groups_without_pairs_are_refused(inputs, tmp_path):
 
 def train_ktrel(inputs, output, *more):
     run(inputs, output, "--model ktrel-w --set heads=2 feed_forward=8 --batch-size 8", *more)
-    return read_config(output)["training"]
+    return Checkpoint.open(output).description["training"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_an_encoder(inputs, tmp_path, options, expected):
     """Batches are made of relevant documents, and pairs drawn from the whole collection."""
     training = train_ktrel(inputs, tmp_path / "c", options)
     assert {name: training[name] for name in expected} == expected
-    assert "AP" in read_config(tmp_path / "c")["measures"]
+    assert "AP" in Checkpoint.open(tmp_path / "c").description["measures"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,8 @@ def test_other_texts_of_the_same_queries(inputs, tmp_path):
     train_ktrel(inputs, tmp_path / "short", f"--train {short}")
     sampled = train_ktrel(inputs, tmp_path / "sampled", f"{both} --train-queries 5")
     assert sampled["queries_at_most"] == 5
-    assert len({read_config(tmp_path / name)["measures"]["loss"] for name in ("both", "short", "sampled")}) == 3
+    checkpoints = (Checkpoint.open(tmp_path / name) for name in ("both", "short", "sampled"))
+    assert len({checkpoint.description["measures"]["loss"] for checkpoint in checkpoints}) == 3
 
 
 def test_larger_samples_contain_smaller_ones():

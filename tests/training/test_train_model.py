@@ -6,7 +6,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin import train
-from rerank_plugin.models.checkpoints import read_config
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.training import session
 
@@ -63,7 +63,7 @@ def test_arguments_become_the_options_of_the_command(task_of):
 
 def test_a_checkpoint_to_start_from_gives_its_words_and_hyper_parameters(task_of):
     by_command = task_of(command("--start-from", BUNDLED, "--words", BUNDLED))
-    values = read_config(checkpoint_folder("delta"))["config"]
+    values = Checkpoint.open(checkpoint_folder("delta")).description["config"]
     assert by_command.values == values and by_command.words == by_command.start_from == Path(BUNDLED)
     for named in (
         command("--start-from", "delta"), command("--start-from", "delta", "--words", "delta"),

@@ -25,7 +25,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, idf
 from rerank_plugin.indexes.statistics import CollectionStatistics
-from rerank_plugin.models.checkpoints import load_checkpoint, read_config, save_checkpoint
+from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.encoded_documents import weights_checksum
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.text.word_vectors import WordVectors, compact, with_words
@@ -57,7 +57,8 @@ def adapt(
         InputError: the checkpoint is no KTRel of words whose vectors are summed as they are, or is adapted already; the
             index has fewer than `FEWEST` documents, or was tokenized otherwise.
     """
-    model, vocabulary = load_checkpoint(encoder)
+    checkpoint = Checkpoint.open(encoder)
+    model, vocabulary = checkpoint.module(), checkpoint.vocabulary
     if (
         not isinstance(model, Ktrel)
         or model.words is None
@@ -93,7 +94,7 @@ def adapt(
 
 def source_of(folder: Path) -> str | None:
     """The checksum of the weights of the encoder that a checkpoint was adapted from; None if it is not adapted."""
-    return read_config(folder).get("adapted", {}).get(SOURCE)
+    return Checkpoint.open(folder).description.get("adapted", {}).get(SOURCE)
 
 
 def with_words_of(index: ForwardIndex, vectors: WordVectors) -> WordVectors:
