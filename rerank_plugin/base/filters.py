@@ -23,8 +23,9 @@ subheadings     subheading  a list of texts, ``Aspirin/adverse effects``; a filt
 ==============  ==========  =======================================================================================
 
 Without a filter are the other texts of `STORED_ONLY`, the list ``full_names`` (``Smith, John A``, in the order of the
-authors), and ``pmid_version``, a whole number. ``url`` is the http(s) address of the document, ``affiliation`` that of
-the first author; ``other_abstract`` is the abstract in other words or languages.
+authors), the list ``registry_numbers`` (of each of the chemicals, 0 for none), and ``pmid_version``, a whole number.
+``url`` is the http(s) address of the document, ``affiliation`` that of the first author; ``other_abstract`` is the
+abstract in other words or languages.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ DATES = ("year", "entered")
 PMID_VERSION = "pmid_version"
 STORED_ONLY = (
     "url", "doi", "pmc", "full_journal_title", "issn", "volume", "issue", "pages", "full_names", "affiliation",
-    "original_title", "other_abstract", PMID_VERSION,
+    "original_title", "other_abstract", "electronic_date", "registry_numbers", PMID_VERSION,
 )  # fmt: skip
 LISTS = (
     "authors", "full_names", "mesh", "major_topics", "subheadings", "types", "languages", "keywords", "chemicals",
-    "notices",
+    "registry_numbers", "notices",
 )  # fmt: skip
 LONGEST_VALUE = 1000  # characters: the longest names of groups of authors have some 300
 AND, NOT = "AND ", "NOT "  # before a field: every value is required, or none is allowed

@@ -18,6 +18,7 @@ SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø
 _TAIL, _THE = re.compile(r"\s*[(:=].*| / .*"), re.compile("(?i)the ")
 _SMALL_WORDS = frozenset("a an and of the for in on de der des et la".split())
 INITIALS = re.compile(r"(?:[A-Z]{1,4}|[A-Z](?:[ -][A-Z]){1,3})")
+_SUFFIX = re.compile(r",? (Jr|Sr|[2-9](?:nd|rd|th))\.?$", re.IGNORECASE)
 AT_PUBMED = re.compile(r"https?://(?:pubmed\.ncbi|(?:www\.)?ncbi)\.nlm\.nih\.gov/(?:pubmed/)?([1-9][0-9]*)/?")
 
 _CONTROLLED = ("controlled clinical trial", "clinical trial")
@@ -53,8 +54,12 @@ def texts(metadata: Metadata, *names: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 14)
 def author_forms(name: str) -> tuple[str, ...]:
-    """``smith``, ``smith j``, ``smith ja`` of ``Smith JA``; of a full name also ``smith john a``, ``john a smith``."""
+    """``smith``, ``smith j``, ``smith ja`` of ``Smith JA``; of a full name also ``smith john a``, ``john a smith``.
+
+    Those of ``King ML Jr`` also have its end.
+    """
     forms: list[str] = []
+    name, suffix = without_suffix(name)
     for spelled in (name, name.lower().translate(SPELLED_OUT) if not name.isascii() else name):
         surname, comma, given = map(folded, spelled.partition(","))
         initials = "".join(word[0] for word in given.split())
@@ -67,7 +72,13 @@ def author_forms(name: str) -> tuple[str, ...]:
         elif given:
             forms += [f"{surname} {given}", f"{given} {surname}"]
         forms += [surname, *(f"{surname} {initials[: count + 1]}" for count in range(len(initials)))]
-    return tuple(dict.fromkeys(forms))
+    return tuple(dict.fromkeys((*forms, *(f"{form} {folded(suffix)}" for form in forms if suffix))))
+
+
+def without_suffix(name: str) -> tuple[str, str]:
+    """The name of an author without its ``Jr``, ``2nd`` and the like, and this; "" for none."""
+    match = _SUFFIX.search(name)
+    return (name[: match.start()], match[1]) if match else (name, "")
 
 
 def _authors(names: Iterable[str]) -> Iterator[str]:
@@ -107,6 +118,12 @@ def _plain(name: str) -> Callable[[Metadata], Iterable[str]]:
     return lambda metadata: map(folded, texts(metadata, name))
 
 
+def _pages(metadata: Metadata) -> Iterator[str]:
+    for pages in texts(metadata, "pages"):
+        yield folded(pages)
+        yield folded(pages.partition("-")[0])
+
+
 def _pmid(metadata: Metadata) -> list[str]:
     match = AT_PUBMED.fullmatch(metadata.get("url") or "")
     return [match[1]] if match else []
@@ -116,6 +133,11 @@ TERMS: dict[str, Callable[[Metadata], Iterable[str]]] = {
     **{name: _plain(name) for name in FILTERS.values()},
     "date": lambda metadata: texts(metadata, "date"),
     "entry_date": lambda metadata: texts(metadata, "entry_date"),
+    "electronic_date": lambda metadata: texts(metadata, "electronic_date"),
+    "volume": _plain("volume"),
+    "issue": _plain("issue"),
+    "pages": _pages,
+    "registry_numbers": lambda metadata: (folded(of) for of in texts(metadata, "registry_numbers") if of != "0"),
     "retracted": lambda metadata: ["yes" if metadata["retracted"] else "no"] if "retracted" in metadata else [],
     "notices": lambda metadata: [folded(notice.partition(":")[0]) for notice in texts(metadata, "notices")],
     "subheadings": _subheadings,

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 AND, OR, NOT = "AND", "OR", "NOT"
 ALL, TITLE, ABSTRACT, TITLE_OR_ABSTRACT, TEXT = "all", "ti", "ab", "tiab", "tw"
-HEADINGS = ("mh", "majr")
+HEADINGS = ("mh", "majr", "sh")
+AUTHORS = ("au", "1au")  # of whom quotes ask for the name as it stands, without further initials
 WORDS = (ALL, TITLE, ABSTRACT, TITLE_OR_ABSTRACT, TEXT)  # fields of words; in others a term is an entire value
 
 
@@ -23,7 +24,7 @@ class Term(NamedTuple):
         phrase: whether it stood in quotes.
         truncated: whether its last word is the beginning of a word.
         near: the most words between its words, in any order; None for words in a row.
-        below: of a heading, those below it, which match, too, with its qualifier; None for the heading alone.
+        below: of a heading, a qualifier or both, those below, which match, too; None for itself alone.
     """
 
     text: str
@@ -34,10 +35,10 @@ class Term(NamedTuple):
     below: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
-        quote = '"' if self.phrase or " " in self.text else ""
+        quote = '"' if self.phrase or (" " in self.text and self.field not in AUTHORS) else ""
         star = "*" if self.truncated else ""
         more = ":noexp" if self.field in HEADINGS and self.below is None else _near(self.near)
-        field = "mh" if self.field == "sh" and self.below is not None else self.field  # exploded with its qualifier
+        field = "mh" if self.field == "sh" and "/" in self.text else self.field
         tag = "" if self.field == ALL and self.near is None else f"[{field}{more}]"
         return f"{quote}{self.text}{star}{quote}{tag}"
 

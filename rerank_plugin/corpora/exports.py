@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.filters import LISTS, PMID_VERSION
-from rerank_plugin.base.metadata_fields import AT_PUBMED, INITIALS, texts
+from rerank_plugin.base.metadata_fields import AT_PUBMED, INITIALS, texts, without_suffix
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.formats.medline import NOTICES
 from rerank_plugin.corpora.metadata import MONTHS, NAMES
@@ -76,6 +76,15 @@ def _cell(name: str, value: Any) -> Any:
     return f"{joined};" if len(value) == 1 and "," in joined and name != "notices" else joined  # one value, not several
 
 
+def _title(document: Document) -> str:
+    """The title, in brackets as at PubMed where it is a translation."""
+    return (
+        f"[{document.title}]."
+        if document.title and texts(document.metadata or {}, "original_title")
+        else document.title
+    )
+
+
 def _names(document: Document) -> list[tuple[str, str]]:
     """Each author as ``Smith JA`` and ``Smith, John A``; a group has twice its name."""
     metadata = document.metadata or {}
@@ -84,8 +93,10 @@ def _names(document: Document) -> list[tuple[str, str]]:
         return list(zip(authors, full))
     names = []
     for author in authors:
-        surname, _, initials = author.rpartition(" ")
-        names.append((author, f"{surname}, {initials}" if surname and INITIALS.fullmatch(initials) else author))
+        name, suffix = without_suffix(author)
+        surname, _, initials = name.rpartition(" ")
+        full_name = f"{surname}, {initials} {suffix}".rstrip()
+        names.append((author, full_name if surname and INITIALS.fullmatch(initials) else author))
     return names
 
 
@@ -107,7 +118,7 @@ def _ris(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[
         pmid = AT_PUBMED.fullmatch(of["url"])
         first_page, _, last_page = of["pages"].partition("-")
         fields = {
-            "type_of_reference": "JOUR", "id": document.id, "title": document.title, "abstract": document.abstract,
+            "type_of_reference": "JOUR", "id": document.id, "title": _title(document), "abstract": document.abstract,
             "authors": [f"{full}," if author == full else full for author, full in _names(document)],
             "year": of["date"][:4],
             "date": of["date"].replace("-", "/"), "alternate_title1": of["journal"],
@@ -125,8 +136,8 @@ def _ris(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[
 def _nbib(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator[str]:
     for document in documents:
         metadata = document.metadata or {}
-        lines = [("PMID", document.id), *(("TI", text) for text in [document.title] if text)]
-        one = {"IS": "issn", "VI": "volume", "IP": "issue", "PG": "pages", "PMC": "pmc", "TA": "journal",
+        lines = [("PMID", document.id), *(("TI", text) for text in [_title(document)] if text)]
+        one = {"VI": "volume", "IP": "issue", "PG": "pages", "PMC": "pmc", "TA": "journal",
                "JT": "full_journal_title", "LA": "languages", "PT": "types", "TT": "original_title",
                "OT": "keywords", "OAB": "other_abstract"}  # fmt: skip
         lines += [("DP", _medline_date(date)) for date in texts(metadata, "date")]
@@ -137,8 +148,12 @@ def _nbib(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator
         lines += [("AD", text) for text in texts(metadata, "affiliation")]
         lines += [(tag, text) for tag, name in one.items() for text in texts(metadata, name)]
         lines += [("LID", f"{doi} [doi]") for doi in texts(metadata, "doi")]
+        lines += [("IS", f"{issn} (Print)") for issn in texts(metadata, "issn")]
+        lines += [("DEP", date.replace("-", "")) for date in texts(metadata, "electronic_date")]
         lines += [("EDAT", date.replace("-", "/")) for date in texts(metadata, "entry_date")]
-        lines += [("RN", f"0 ({name})") for name in texts(metadata, "chemicals")]
+        chemicals, numbers = texts(metadata, "chemicals"), texts(metadata, "registry_numbers")
+        numbers = numbers if len(numbers) == len(chemicals) else ["0"] * len(chemicals)
+        lines += [("RN", f"{number} ({name})") for number, name in zip(numbers, chemicals)]
         major, pairs = {*texts(metadata, "major_topics")}, texts(metadata, "subheadings")
         for name in texts(metadata, "mesh"):
             qualifiers = [pair[len(name) :] for pair in pairs if pair.startswith(f"{name}/")]
@@ -162,7 +177,7 @@ def _bibtex(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterat
         year, *month = of["date"].split("-")[:2]
         pmid = AT_PUBMED.fullmatch(of["url"])
         fields = {
-            "title": document.title, "journal": of["full_journal_title"] or of["journal"], "year": year,
+            "title": _title(document), "journal": of["full_journal_title"] or of["journal"], "year": year,
             "volume": of["volume"], "number": of["issue"], "pages": of["pages"].replace("-", "--"), "issn": of["issn"],
             "language": of["languages"], "keywords": of["keywords"], "pmcid": of["pmc"],
             "pmid": pmid[1] if pmid else "", "abstract": document.abstract,

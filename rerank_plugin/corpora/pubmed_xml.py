@@ -30,7 +30,7 @@ import numpy as np
 from lxml import etree
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.filters import LISTS, PMID_VERSION
+from rerank_plugin.base.filters import PMID_VERSION
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.metadata import DOI, LONG, LONGEST, ImpossibleDate, pubmed_address, read_date
@@ -58,7 +58,6 @@ TEXTS = {
     "issue": "Article/Journal/JournalIssue/Issue",
     "pages": "Article/Pagination/MedlinePgn",
     "affiliation": "Article/AuthorList/Author[1]/AffiliationInfo/Affiliation",
-    "chemicals": "ChemicalList/Chemical/NameOfSubstance",
 }
 ENTERED = ("PubmedData/History/PubMedPubDate[@PubStatus='entrez']", "MedlineCitation/DateCreated", "DateCreated")
 DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
@@ -245,6 +244,11 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
     dois = map(DOI.search, _texts(elements))
     headings = [(name, heading) for heading in citation.iterfind("MeshHeadingList/MeshHeading")
                 for name in _texts(heading.iterfind("DescriptorName"))]  # fmt: skip
+    numbers = {
+        name: next(iter(_texts(chemical.iterfind("RegistryNumber"))), "0")
+        for chemical in citation.iterfind("ChemicalList/Chemical")
+        for name in _texts(chemical.iterfind("NameOfSubstance"))
+    }
     authors = list(article.iterfind("AuthorList/Author"))
     full_names = [_author(author, "ForeName") for author in authors]
     metadata = {
@@ -263,6 +267,9 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
         "languages": _texts(article.iterfind("Language")),
         "retracted": "Retracted Publication" in types or any(note.get("RefType") == "RetractionIn" for note in notes),
         "notices": [notice for note in notes if (notice := _notice(note))],
+        "electronic_date": _day(article.find("ArticleDate")),
+        "chemicals": list(numbers),
+        "registry_numbers": list(numbers.values()) if any(number != "0" for number in numbers.values()) else [],
         "entry_date": next(filter(None, (_day(record.find(path)) for path in ENTERED)), ""),
         "pmc": next(
             (
@@ -280,9 +287,7 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
         "keywords": list(dict.fromkeys(_texts(citation.iterfind("KeywordList/Keyword")))),
         PMID_VERSION: _version(citation.find("PMID"), 0) or None,
     }
-    for name, path in TEXTS.items():
-        texts = list(dict.fromkeys(_texts(citation.iterfind(path))))
-        metadata[name] = texts if name in LISTS else next(iter(texts), "")
+    metadata |= {name: next(iter(_texts(citation.iterfind(path))), "") for name, path in TEXTS.items()}
     if metadata["full_journal_title"] == metadata["journal"]:
         del metadata["full_journal_title"]
     return {name: value for name, value in metadata.items() if value not in ("", [], None)}, unusable
@@ -294,11 +299,12 @@ def _texts(elements: Iterable[Any]) -> list[str]:
 
 
 def _author(author: Any, given: str = "Initials") -> str:
-    """The name of an author, ``Smith JA`` or with the ``ForeName`` ``Smith, John A``, or of a group."""
+    """The name of an author, ``King ML Jr`` or with the ``ForeName`` ``King, Martin L Jr``, or of a group."""
     separator = " " if given == "Initials" else ", "
-    return separator.join(
+    name = separator.join(
         name for path in ("LastName", given, "CollectiveName") for name in _texts(author.iterfind(path))
     )
+    return " ".join((name, *_texts(author.iterfind("Suffix")))) if name else ""
 
 
 def _notice(note: Any) -> str:

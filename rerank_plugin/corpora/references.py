@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rerank_plugin.base.metadata_fields import without_suffix
 from rerank_plugin.corpora.metadata import DOI, PMID
 from rerank_plugin.corpora.records import Record
 
@@ -43,7 +44,9 @@ def reference(
     authors = metadata.get("authors", ())
     metadata["authors"] = [*map(_short, authors)]
     full_names = [name.removesuffix(",") for name in authors]
-    metadata["full_names"] = full_names if any(map(_FORE_NAME.search, full_names)) else ()
+    metadata["full_names"] = (
+        full_names if any(_FORE_NAME.search(without_suffix(name)[0]) for name in full_names) else ()
+    )
     if metadata.get("full_journal_title") == [*journals[:1]]:
         del metadata["full_journal_title"]
     fields = {
@@ -54,12 +57,13 @@ def reference(
 
 
 def _short(name: str) -> str:
-    """``Smith JA`` of ``Smith, John A``; the name of a group, which ends with a comma; other names as they are."""
+    """``Smith JA Jr`` of ``Smith, John A Jr``; of a group, which ends with a comma, its name; others as they are."""
     if name.endswith(","):
         return name[:-1]
     surname, comma, given = name.partition(", ")
+    given, suffix = without_suffix(given)
     words = re.findall(r"[^\W_]+", given)
     initials = (
         words[0] if len(words) == 1 and words[0].isupper() and len(words[0]) < 5 else "".join(word[0] for word in words)
     )
-    return f"{surname} {initials.upper()}" if comma and initials else name
+    return f"{surname} {initials.upper()} {suffix}".rstrip() if comma and initials else name

@@ -15,7 +15,7 @@ from typing import Any
 from rerank_plugin.base.filters import Filter, compared
 from rerank_plugin.base.metadata_fields import UNSTEMMED
 from rerank_plugin.base.stopping import stop_if_asked
-from rerank_plugin.base.strategy import ALL, AND, NOT, OR, WORDS, Dates, Strategy, Term
+from rerank_plugin.base.strategy import ALL, AND, AUTHORS, NOT, OR, WORDS, Dates, Strategy, Term
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading, unstemmed_analyzer
 from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query, indexed_fields, pyjnius_lock
 from rerank_plugin.java.jvm import java_class
@@ -37,6 +37,10 @@ FIELDS = {
 }  # of texts
 STEMMED = (CONTENTS, "subjects", "other_text")
 VALUES = {
+    "vi": ("volume", "volume"),
+    "ip": ("issue", "issue"),
+    "pg": ("pages", "pages"),
+    "rn": ("registry_numbers chemicals", "chemical"),
     "au": ("author_names", "author"),
     "1au": ("first_author", "author"),
     "ta": ("journal_names", "journal"),
@@ -47,9 +51,13 @@ VALUES = {
     "la": ("language_names", "language"),
     "nm": ("chemicals", "chemical"),
     "ot": ("keywords", "keyword"),
-    "dp": ("date", "year"),
+    "dp": ("date electronic_date", "year"),
+    "ppdat": ("date", "year"),
+    "epdat": ("electronic_date", "year"),
     "edat": ("entry_date", "entered"),
-}  # of entire values: the field in Lucene, and the filter that compares it
+}  # of entire values: the fields in Lucene, and the filter that compares them
+_INITIALS = re.compile(r".*\S (?:[^\W\d_]{1,2}|[A-Z]{3,4})")  # behind a last name
+_RANGE = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
 IDS = {"pmid": ("id", "pmid"), "doi": ("doi",), "pmc": ("pmc",)}
 
 
@@ -246,16 +254,31 @@ class StrategyQueries:
         return " ".join((*before, best[1]))
 
     def _value(self, term: Term) -> Any:
-        field, compared_as = VALUES[term.field]
-        self._check(field, term)
+        names, compared_as = self._names(term), VALUES[term.field][1]
         value = compared(compared_as, term.text)
         if term.truncated:
-            return java_class("org.apache.lucene.search.PrefixQuery")(self.term(field, value))
+            prefix = java_class("org.apache.lucene.search.PrefixQuery")
+            return _any([prefix(self.term(name, value)) for name in names])
+        exact = term.field in AUTHORS and term.phrase and _INITIALS.fullmatch(term.text) and "authors" in self.fields
+        if exact and term.field == "au":
+            names = ["authors"]
         values = [value, *(compared(compared_as, heading) for heading in term.below or ())]
-        if field in self.fields and not any(self.reader.docFreq(self.term(field, value)) for value in values):
-            longer = self._longer(field, value)
+        known = [name for name in names if name in self.fields]
+        if known and not any(self.reader.docFreq(self.term(name, each)) for name in known for each in values):
+            longer = self._longer(known[0], value)
             self.missing[f"{term} ({longer} is there)" if longer else str(term)] = None
-        return self._any_term(field, values) if term.below else self.term_query(self.term(field, value))
+        query = _any([self._any_term(name, values) for name in names])
+        if exact and term.field == "1au":  # and an author of the document has these initials alone
+            return clauses((query, "FILTER"), (self.term_query(self.term("authors", value)), "FILTER"))
+        return query
+
+    def _names(self, part: Term | Dates) -> list[str]:
+        """The fields of values that a part searches; those that the index has, or else with a note."""
+        names = VALUES[part.field][0].split()
+        if known := [name for name in names if name in self.fields]:
+            return known
+        self._note(f"{NONE} what [{part.field}] searches: {part} matches none")
+        return names
 
     def _longer(self, field: str, beginning: str) -> str | None:
         """The first value of a field that begins so and goes on with another word; None if none does."""
@@ -266,20 +289,22 @@ class StrategyQueries:
 
     def _ids(self, term: Term) -> Any:
         value = term.text.lower() if term.field != "pmid" else term.text
+        if term.field == "pmid" and (match := _RANGE.fullmatch(value)):
+            interval = java_class("org.apache.lucene.util.automaton.Automata").makeDecimalInterval
+            numbers, query = (
+                interval(*map(int, match.groups()), 0),
+                java_class("org.apache.lucene.search.AutomatonQuery"),
+            )
+            return _any([query(self.term(field, ""), numbers) for field in IDS["pmid"]])
         return _any([self.term_query(self.term(field, value)) for field in IDS[term.field]])
 
     def _dates(self, dates: Dates) -> Any:
-        field, _ = VALUES[dates.field]
-        self._check(field, dates)
         first = dates.first
         while first.endswith("-01"):  # a date without day or month is at its beginning
             first = first[:-3]
         term_range = java_class("org.apache.lucene.search.TermRangeQuery")
-        return term_range.newStringRange(field, first, f"{dates.last}~", True, False)  # sorts after digits, hyphens
-
-    def _check(self, field: str, part: Term | Dates) -> None:
-        if field not in self.fields:
-            self._note(f"{NONE} what [{part.field}] searches: {part} matches none")
+        last = f"{dates.last}~"  # which sorts after digits and hyphens
+        return _any([term_range.newStringRange(name, first, last, True, False) for name in self._names(dates)])
 
     def _note(self, note: str) -> None:
         self.notes[note] = None

@@ -19,11 +19,19 @@ _AUTHOR = re.compile(r"\s*(?:[^\W\d_][\w'’.-]*,? ){1,4}(?:[^\W\d_]\.? ?){1,3}\
 _CAPITALS = re.compile(rf"\s*(?:{_CAPITAL},?|{_SMALL})(?: (?:{_CAPITAL},?|{_SMALL}))+\s*")
 _JOURNAL = re.compile(r"\s*(?:the\s|.*\b(?:journal|annals|archives|acta|proceedings)\b).{1,200}", re.IGNORECASE)
 _INITIALS = re.compile(r"[^\W\d_a-zß-ÿ]{1,3}")
-_LAST_NAME = re.compile(
-    rf"(?:(?:van|von|der|den|de|del|della|da|di|dos|du|el|la|le|ten|ter|{_CAPITAL}) ){{0,3}}{_CAPITAL}"
-)
+_PARTICLE = "van|von|der|den|de|del|della|da|di|dos|du|el|la|le|ten|ter"
+_LAST_NAME = re.compile(rf"(?:(?:{_PARTICLE}|{_CAPITAL}) ){{0,3}}{_CAPITAL}")
+# In small letters, unless they are common words.
+_WORDS = "am an as at be by do go he if in is it me my no of on or so to up us vs we a i"
+_NOT_NAMES = "all and are but can did does for from has have how not should than that the was what when who with"
+_SMALL_INITIALS = rf"(?!(?:{_WORDS.replace(' ', '|')})(?!\w))[^\W\d_A-Z]{{1,2}}"
+_SMALL_NAME = rf"(?!(?:{f'{_WORDS} {_NOT_NAMES}'.replace(' ', '|')})(?!\w))[^\W\d_A-Z][^\W\d_A-Z'’-]+"
+_SMALL_AUTHOR = re.compile(rf"(?:(?:{_PARTICLE}) ){{0,3}}{_SMALL_NAME} {_SMALL_INITIALS}")
 _YEAR = re.compile(r"\(?(?:19|20)\d\d[).]?", re.ASCII)
-_MAY_HOLD = re.compile(rf"(?<!\w){_CAPITAL},? [^\W\d_a-zß-ÿ]{{1,3}}(?![\w-])|(?<!\S){_YEAR.pattern}\s*$")
+_MAY_HOLD = re.compile(
+    rf"(?<!\w){_CAPITAL},? [^\W\d_a-zß-ÿ]{{1,3}}(?![\w-])|(?<!\S){_SMALL_NAME} {_SMALL_INITIALS}(?![\w-])"
+    rf"|(?<!\S){_YEAR.pattern}\s*$"
+)
 LONGEST = 200  # characters of a text that is looked through
 
 
@@ -53,18 +61,25 @@ class KnownNames:
         return most if most is not None and counts[most] and counts[most] > self.count(words) else None
 
     def longest(self, words: list[str]) -> tuple[int, Term] | None:
-        """The number of first words that are an author with initials, or are all but years and a name; None: none."""
+        """The number of first words that are an author with initials, or are all but years and a name; None: none.
+
+        A journal may also stand behind an author.
+        """
         count = len(words)
         while count and _YEAR.fullmatch(words[count - 1]):
             count -= 1
         name = self.value(" ".join(words[:count])) if 1 < count <= MOST_OF_NAME else None
         if count == 1 < len(words) and _CAPITALS.fullmatch(f"{words[0]} A"):  # Lancet 2019
             name = self.best([Term(words[0], "ta")], Term(words[0]))
+        if name is None and 0 < count <= MOST_OF_NAME and any(found.field == "au" for found in self.found):
+            text = " ".join(words[:count])
+            name = self.best([Term(text, "ta")], Term(text, ALL, phrase=True))
         if name is None:
             authors = (
                 number
                 for number in range(min(len(words), 5), 1, -1)
-                if _INITIALS.fullmatch(words[number - 1]) and _LAST_NAME.fullmatch(" ".join(words[: number - 1]))
+                if (_INITIALS.fullmatch(words[number - 1]) and _LAST_NAME.fullmatch(" ".join(words[: number - 1])))
+                or _SMALL_AUTHOR.fullmatch(" ".join(words[:number]))
             )
             for count in authors:
                 text = " ".join(words[:count])
@@ -81,9 +96,9 @@ class KnownNames:
 
 
 def may_hold_names(text: str) -> bool:
-    """Whether plain words may have a name among them: a capital letter and initials, or a year at their end.
+    """Whether plain words may have a name among them: a last name and initials, or a year at their end.
 
-    >>> [may_hold_names(text) for text in ("Smith JA aspirin", "Lancet Oncol 2019", "aspirin for stroke", "Take it")]
-    [True, True, False, False]
+    >>> [may_hold_names(text) for text in ("Smith JA", "smith ja aspirin", "Lancet Oncol 2019", "aspirin as a cure")]
+    [True, True, True, False]
     """
     return len(text) <= LONGEST and _MAY_HOLD.search(text) is not None

@@ -18,6 +18,7 @@ from rerank_plugin.base.strategy import ALL, AND, EVERYTHING, OR, WORDS, Group, 
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.strategy_query import StrategyQueries
 from rerank_plugin.knowledge.headings import Headings
+from rerank_plugin.ranking.citations import cited
 from rerank_plugin.ranking.known_names import KnownNames, may_hold_names
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
 from rerank_plugin.ranking.suggestions import suggest
@@ -114,6 +115,10 @@ def _strategy(index: Index, text: str, reader: Reader, names: KnownNames) -> Str
         return terms[0] if len(terms) == 1 else Group(OR, terms)
     if match := _PMC.fullmatch(text):
         return Term(match[1], "pmc")
+    if citation := cited(text, names.count):
+        return citation
+    if (pair := reader.pair(text)) and names.count(pair):
+        return pair
     if match := _FIELD.fullmatch(text):
         term = Term(match[2], TAGS.get(match[1].lower(), ALL))
         return term if term.field in FIELDS and names.count(term) else None

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
 from rerank_plugin.text.other_languages import OVID, summed_up
+from rerank_plugin.text.pubmed_dates import last_dates, read_date
 from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines, of_ovid
-from rerank_plugin.text.pubmed_tags import ALIKE, SUBSETS, TAGS, UNANSWERED
-from rerank_plugin.text.qualifiers import with_qualifier
+from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
+from rerank_plugin.text.pubmed_tokens import Token, fault, tagged_parentheses, tokens_of
+from rerank_plugin.text.qualifiers import is_qualifier, narrower, with_qualifier
 from rerank_plugin.text.term_mapping import Headings, Names
 
 MOST_CLAUSES = 1000
@@ -27,18 +28,12 @@ MOST_OF_NAME = 20  # words of a heading, an author or a journal
 MOST_TOGETHER = 200  # words of a phrase: each document is compared with all of them
 MOST_DIGITS = 4  # of the number of a line, or of words
 SPLIT = "split the strategy into several"
-DATES = ("dp", "edat")
-_TOKEN = re.compile(
-    r'(?P<space>\s+)|(?P<open>\()|(?P<close>\))|(?P<quote>")|(?P<tag>\[[^\[\]]*\](?:(?!\w)|(?=(?:AND|OR|NOT)\b)))|(?P<word>(?:[^\s()"\[]|\[[^\[\]]*\](?=\w)(?!(?:AND|OR|NOT)\b))+|\[)'
-)
+DATES = ("dp", "edat", "ppdat", "epdat")
 _QUOTES = str.maketrans("“”„‟″＂", '""""""')
 _ID = re.compile(r"(?P<doi>10\.\d{4,9}/\S+)|(?P<pmid>[0-9]{6,8})")  # alone between operators
+_PMIDS = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
 _REFERENCE = re.compile(r"#(\d{1,4})")
-_DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2})(?:[/-](\d{1,2}))?)?", re.ASCII)
-_LAST = re.compile(r"(?:published )?last (\d{1,4}) (day|week|month|year)s?", re.IGNORECASE)
 _YEARS = re.compile(r"y_(\d{1,3})")  # of PubMed's filters
-_DAYS = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}
-_NO_END = "3000"  # PubMed's last year
 _NEAR = re.compile(r"(.*?)\s*:\s*~\s*(\d+)", re.DOTALL)
 _KNOWN_TAG = "|".join(
     sorted((re.escape(tag).replace(r"\ ", r"\s+") for tag in (*TAGS, *UNANSWERED)), key=len, reverse=True)
@@ -64,12 +59,6 @@ def is_strategy(text: str) -> bool:
     """
     text = text.translate(_QUOTES)
     return SYNTAX.search(" ".join(text.split())) is not None or of_ovid(text)
-
-
-class _Token(NamedTuple):
-    kind: str  # open, close, phrase, tag, word, or an operator
-    text: str
-    place: int  # of its first character, from 1 on
 
 
 @dataclass
@@ -103,7 +92,7 @@ class Reader:
         elsewhere = next((note for note in self.notes if " language is read as words" in note), "")
         try:
             for line in found:
-                last = self._filtered(self._tree(_tokens(line.query, line.place), line.query, earlier), line.filters)
+                last = self._filtered(self._tree(tokens_of(line.query, line.place), line.query, earlier), line.filters)
                 if line.number:
                     earlier[line.number] = last
         except InputError as error:
@@ -117,9 +106,9 @@ class Reader:
         if not (strategy := filters and filters_strategy(filters, self._note)):
             return part
         level = _Level(None)
-        level.add(part, _Token("word", filters, 1))
-        level.operate(_Token(AND, AND, 1))
-        level.add(self._tree(_tokens(strategy, 0), strategy, {}), _Token("word", filters, 1))
+        level.add(part, Token("word", filters, 1))
+        level.operate(Token(AND, AND, 1))
+        level.add(self._tree(tokens_of(strategy, 0), strategy, {}), Token("word", filters, 1))
         return level.part
 
     def _kept(self, part: _Part, text: str) -> Strategy:
@@ -128,24 +117,24 @@ class Reader:
             raise InputError(f"nothing of '{shown:.60}' can be searched for here: {reason}")
         return part.tree
 
-    def _tree(self, tokens: list[_Token], line: str, earlier: dict[int, _Part]) -> _Part:
+    def _tree(self, tokens: list[Token], line: str, earlier: dict[int, _Part]) -> _Part:
         """The tree of one line."""
         only_references = bool(earlier) and all(
             token.kind in ("open", "close", AND, OR, NOT) or _is_number(token.text.lstrip("#")) for token in tokens
         )
-        stack, tagged, at = [_Level(None)], _tagged_parentheses(tokens), 0
+        stack, tagged, at = [_Level(None)], tagged_parentheses(tokens), 0
         while at < len(tokens):
             token, level = tokens[at], stack[-1]
             at += 1
             if token.kind == "open":
                 if len(stack) > MOST_NESTED:
-                    raise _error(token, f"more than {MOST_NESTED} parentheses in one another", "simplify the strategy")
+                    raise fault(token, f"more than {MOST_NESTED} parentheses in one another", "simplify the strategy")
                 stack.append(_Level(token, level.tagged or at - 1 in tagged))
             elif token.kind == "close":
                 if len(stack) == 1:
-                    raise _error(token, "')' without its '('", "remove it, or add the '('")
+                    raise fault(token, "')' without its '('", "remove it, or add the '('")
                 if not level.begun:
-                    raise _error(token, "nothing between '(' and ')'", "remove them, or write a term between them")
+                    raise fault(token, "nothing between '(' and ')'", "remove them, or write a term between them")
                 level.finish()
                 stack.pop()
                 part = level.part
@@ -156,25 +145,25 @@ class Reader:
             elif token.kind in (AND, OR, NOT):
                 level.operate(token)
             elif token.kind == "tag":
-                raise _error(
+                raise fault(
                     token, f"the tag {token.text} follows no term", "write it directly after a word or a phrase"
                 )
             elif reference := _reference(token, only_references or _stands_alone(tokens, at - 1, earlier)):
                 if reference not in earlier:
-                    raise _error(token, f"no line {reference} stands before", "number the lines, and name earlier ones")
+                    raise fault(token, f"no line {reference} stands before", "number the lines, and name earlier ones")
                 level.add(earlier[reference], token)
             else:
                 at = self._operand(tokens, at - 1, level)
         if len(stack) > 1:
-            raise _error(stack[-1].opened, "'(' without its ')'", "add the ')', or remove it")
+            raise fault(stack[-1].opened, "'(' without its ')'", "add the ')', or remove it")
         if not stack[0].begun:
             raise InputError(f"no term in '{line.strip():.60}': give words to search for")
         stack[0].finish()
         return stack[0].part
 
-    def _operand(self, tokens: list[_Token], at: int, level: _Level) -> int:
+    def _operand(self, tokens: list[Token], at: int, level: _Level) -> int:
         """Add a phrase, or the words up to the next operator, with its tag; returns the place of the next token."""
-        first, words, before = tokens[at], list[_Token](), tokens[at - 1].kind if at else "open"
+        first, words, before = tokens[at], list[Token](), tokens[at - 1].kind if at else "open"
         if first.kind == "phrase":
             words, at = [first], at + 1
             if at < len(tokens) and tokens[at].text == "*":  # "heart fail"*
@@ -188,7 +177,7 @@ class Reader:
             if words and words[0].text in ("and", "or", "not") and before != "open":
                 self._note(f"'{words[0].text}' in small letters is a word: write AND, OR, NOT")
             if not words:
-                raise _error(first, f"'{first.text}' stands alone", "write dates as 2015:2019[dp]")
+                raise fault(first, f"'{first.text}' stands alone", "write dates as 2015:2019[dp]")
         tag = tokens[at] if at < len(tokens) and tokens[at].kind == "tag" else None
         at += tag is not None
         if tag is None:
@@ -198,19 +187,25 @@ class Reader:
         if name is None:
             level.add(_Part(None), first)
             return at
-        text = " ".join(word.text for word in words)
+        text, at = _range(" ".join(word.text for word in words), name, tokens, at)
         if name in DATES:
-            return self._dates(text, name, tokens, at, level, first)
+            level.add(_Part(self._dates(text, name, first)), first)
+            return at
         term = self._term(text, name, first, first.kind == "phrase", near)
         if name in HEADINGS and not tag.text.lower().rstrip(" ]").endswith("noexp"):
             term = self._exploded(term)
         level.add(_Part(term), first)
         return at
 
-    def _untagged(self, words: list[_Token], level: _Level) -> None:
+    def _untagged(self, words: list[Token], level: _Level) -> None:
         """Add words side by side, or a PMID or DOI alone; words that name a heading of MeSH find it, too."""
         if len(words) == 1 and words[0].kind == "word" and not level.tagged and (id := _ID.fullmatch(words[0].text)):
             level.add(_Part(self._term(id[0], id.lastgroup or "pmid", words[0], False, None)), words[0])
+            return
+        alone = self.term_mapping and not level.tagged and all(word.kind == "word" for word in words)
+        if alone and (pair := self.pair(" ".join(word.text for word in words))):
+            self.clauses += 1
+            level.add(_Part(pair), words[0])
             return
         at, run = 0, list[Strategy | None]()
         while at < len(words):
@@ -226,7 +221,7 @@ class Reader:
                 if heading.lower() != " ".join(plain[:count]).lower():
                     mapped.append(Term(heading, ALL, phrase=True))
                 terms = [Group(OR, (*mapped, _together(terms)))]
-            elif maps and len(plain) > 1 and self.names is not None and (name := self.names.longest(plain)):
+            elif maps and (at or len(plain) > 1) and self.names is not None and (name := self.names.longest(plain)):
                 count, terms = name[0], [name[1]]
             run += terms
             at += count
@@ -236,31 +231,42 @@ class Reader:
         else:  # of "a OR b c" the words b and c belong together
             level.add(_Part(_together(run), max(1, len(run)), int(len(run) > 1)), words[0])
 
+    def pair(self, text: str) -> Strategy | None:
+        """The heading with a qualifier that a text without a tag is, ``Metformin/therapeutic use``; None for others."""
+        name, slash, qualifier = text.rpartition("/")
+        if not slash or not is_qualifier(qualifier):
+            return None
+        known = (self.headings is not None and self.headings.heading(name)) or (
+            self.names is not None and self.names.count(Term(name, "mh"))
+        )
+        return self._exploded(Term(text, "sh")) if known else None
+
     def _exploded(self, strategy: Strategy | None) -> Strategy | None:
-        """A heading with those below it, each with its qualifier."""
+        """A heading with those below it, each with its qualifier, and a qualifier with those that it includes."""
         if isinstance(strategy, Group):
             parts = (self._exploded(part) for part in strategy.parts)
             return Group(strategy.role, tuple(part for part in parts if part is not None))
-        if not isinstance(strategy, Term) or strategy.truncated:
+        if not isinstance(strategy, Term) or strategy.truncated or strategy.field not in HEADINGS:
             return strategy
-        if strategy.field not in HEADINGS and (strategy.field != "sh" or "/" not in strategy.text):
-            return strategy
-        if self.headings is None:
+        name, slash, qualifier = strategy.text.rpartition("/") if strategy.field == "sh" else (strategy.text, "", "")
+        headings, qualifiers = [name], (qualifier, *narrower(qualifier))
+        if self.headings is not None and name:
+            name = headings[0] = self.headings.heading(name) or name
+            headings += self.headings.below(name)
+        elif name:
             tag = "mh" if strategy.field == "sh" else strategy.field
             self._note(f"[{tag}] finds the heading itself: narrower headings are added where an index has MeSH")
-            return strategy
-        name, slash, qualifier = strategy.text.partition("/")
-        heading = self.headings.heading(name) or name
-        below = tuple(f"{narrower}{slash}{qualifier}" for narrower in self.headings.below(heading))
-        return strategy._replace(text=f"{heading}{slash}{qualifier}", below=below)
+        _, *below = (f"{heading}{slash}{each}" for heading in headings for each in qualifiers)
+        whole = self.headings is None and name and not below
+        return strategy._replace(text=f"{name}{slash}{qualifier}", below=None if whole else tuple(below))
 
-    def _field(self, tag: _Token) -> tuple[str | None, int | None]:
+    def _field(self, tag: Token) -> tuple[str | None, int | None]:
         """The field of a tag, None for one that cannot be answered, and the number of words of a proximity."""
         name, near = re.sub(r"\s*:\s*", ":", " ".join(tag.text[1:-1].lower().split())), None
         if match := _NEAR.fullmatch(name):
             name, near = match[1], int(match[2]) if len(match[2]) <= MOST_DIGITS else MOST_NEAR + 1
             if TAGS.get(name) not in ("ti", "ab", "tiab", ALL) or near > MOST_NEAR:
-                raise _error(tag, f"{tag.text} is no proximity", 'write it as "two words"[tiab:~3]')
+                raise fault(tag, f"{tag.text} is no proximity", 'write it as "two words"[tiab:~3]')
         if name in UNANSWERED:
             self._note(f"[{name}] ({UNANSWERED[name]}) is not indexed: terms with it are left out")
             return None, None
@@ -271,73 +277,68 @@ class Reader:
                 if close
                 else "PubMed's tags are [ti], [tiab], [au], [ta], [mh], [pt], [dp] ..."
             )
-            raise _error(tag, f"unknown tag {tag.text}", meant)
-        if name in ALIKE:
-            self._note(f"[{name}] is read as {ALIKE[name]}")
+            raise fault(tag, f"unknown tag {tag.text}", meant)
         return TAGS[name], near
 
-    def _term(self, text: str, name: str, token: _Token, phrase: bool, near: int | None) -> Strategy | None:
+    def _term(self, text: str, name: str, token: Token, phrase: bool, near: int | None) -> Strategy | None:
         self.clauses += 1
         if self.clauses > MOST_CLAUSES:
-            raise _error(token, f"more than {MOST_CLAUSES:,} terms", SPLIT)
+            raise fault(token, f"more than {MOST_CLAUSES:,} terms", SPLIT)
         text = " ".join(text.split())
         truncated = text.endswith("*")
         bare = text.rstrip("*").strip()
         if "?" in bare and name in WORDS and re.search(r"\w\?\w", bare):
             self._note(f"'?' is no wildcard in PubMed's language: {bare} is read as two words")
         if "*" in bare or (truncated and not re.search(r"\w", bare)):
-            raise _error(
+            raise fault(
                 token, f"'*' within or before the word '{text:.40}'", "'*' stands at the end of a word, as in thrombo*"
             )
         if truncated and name in WORDS and len(re.findall(r"\w", bare)) < 2:
-            raise _error(token, f"'{text:.40}' is too short for '*'", "write at least two letters before it")
+            raise fault(token, f"'{text:.40}' is too short for '*'", "write at least two letters before it")
         if not re.search(r"\w", bare):
             if phrase:
-                raise _error(token, f'the phrase "{text}" has no word', "remove it, or write words in the quotes")
+                raise fault(token, f'the phrase "{text}" has no word', "remove it, or write words in the quotes")
             return None  # a dash or a comma between words
         if name in WORDS and len(bare.split()) > MOST_TOGETHER:
-            raise _error(token, f"a phrase of more than {MOST_TOGETHER} words", "write the words apart, joined by AND")
+            raise fault(token, f"a phrase of more than {MOST_TOGETHER} words", "write the words apart, joined by AND")
         if near is not None and len(bare.split()) < 2:
-            raise _error(token, f"a proximity of the one word '{bare}'", "write two words or more in quotes")
+            raise fault(token, f"a proximity of the one word '{bare}'", "write two words or more in quotes")
         if name == "pmid" and len(ids := re.findall(r"[^\s,;]+", bare)) > 1:
             terms = (self._term(id, name, token, False, None) for id in ids)
             return Group(OR, tuple(term for term in terms if term is not None))
+        if name == "pmid" and (match := _PMIDS.fullmatch(bare)) and int(match[1]) > int(match[2]):
+            raise fault(token, f"the PMIDs {bare} end before they begin", "exchange them")
         if name == "sb":
             if match := _YEARS.fullmatch(bare):
-                return Dates("dp", *(_last(f"last {match[1]} years") or ()))
+                return Dates("dp", *(last_dates(f"last {match[1]} years") or ()))
             if (subset := SUBSETS.get(bare.lower())) is None:
                 self._note(f"the subset {bare}[sb] is not indexed, and is left out")
             return subset
         if name in ("tw", ALL) and bare.lower() in ("hasabstract", "hasabstracttext"):
             self._note(f"{bare} is not indexed, and is left out")
             return None
-        if name in HEADINGS and "/" in bare:
-            pair = Term(with_qualifier(bare), "sh", phrase, truncated)
-            return pair if name == "mh" else Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
-        return Term(with_qualifier(bare) if name == "sh" else bare, name, phrase, truncated, near)
+        if name in HEADINGS and (name == "sh" or "/" in bare):
+            text = with_qualifier(bare)
+            alone = "/" not in text and (truncated or not narrower(text))
+            pair = Term(text, "sh", phrase, truncated, below=() if alone else None)
+            return pair if name != "majr" else Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
+        return Term(bare, name, phrase, truncated, near)
 
-    def _dates(self, text: str, name: str, tokens: list[_Token], at: int, level: _Level, first: _Token) -> int:
-        """Add one date or a range of dates, whose end may be a term of its own."""
-        if at + 1 < len(tokens) and tokens[at].text == ":":
-            if tokens[at + 1].kind not in ("phrase", "word"):
-                raise _error(tokens[at], "no date after ':'", "write a range as 2015:2019[dp]")
-            text, at = f"{text}:{tokens[at + 1].text}", at + 2
-            if at < len(tokens) and tokens[at].kind == "tag":
-                at += 1
-        parts = _last(text) or [_date(part.strip(), first) for part in text.split(":")]
+    def _dates(self, text: str, name: str, first: Token) -> Dates:
+        """One date or a range of dates."""
+        parts = last_dates(text) or [read_date(part.strip(), first) for part in text.split(":")]
         if len(parts) > 2:
-            raise _error(first, f"'{text}' is no range of dates", "write it as 2015:2019[dp]")
+            raise fault(first, f"'{text}' is no range of dates", "write it as 2015:2019[dp]")
         if parts[0] > f"{parts[-1]}~":
-            raise _error(first, f"the dates {text} end before they begin", "exchange them")
+            raise fault(first, f"the dates {text} end before they begin", "exchange them")
         self.clauses += 1
-        level.add(_Part(Dates(name, parts[0], parts[-1])), first)
-        return at
+        return Dates(name, parts[0], parts[-1])
 
-    def _tagged(self, tree: Strategy | None, tag: _Token) -> Strategy | None:
+    def _tagged(self, tree: Strategy | None, tag: Token) -> Strategy | None:
         """The tree with the tag of a parenthesis at its terms that have none."""
         name, near = self._field(tag)
         if near is not None or name in DATES or name == "sb":
-            raise _error(tag, f"{tag.text} after ')'", "write it after each term")
+            raise fault(tag, f"{tag.text} after ')'", "write it after each term")
         tagged = None if name is None else _with_field(tree, name)
         return self._exploded(tagged) if name in HEADINGS and "noexp" not in tag.text.lower() else tagged
 
@@ -357,22 +358,22 @@ class _Part(NamedTuple):
 class _Level:
     """The part of a strategy between two parentheses, read from left to right."""
 
-    def __init__(self, opened: _Token | None, tagged: bool = False):
+    def __init__(self, opened: Token | None, tagged: bool = False):
         self.opened, self.tagged, self.begun = opened, tagged, False
         self.part = _Part(None)
-        self.operator: _Token | None = None
+        self.operator: Token | None = None
 
-    def operate(self, token: _Token) -> None:
+    def operate(self, token: Token) -> None:
         if self.operator is not None:
             if (self.operator.kind, token.kind) == (AND, NOT):  # "AND NOT" is NOT
                 self.operator = token
                 return
-            raise _error(token, f"{token.kind} follows {self.operator.kind}", "remove one of them")
+            raise fault(token, f"{token.kind} follows {self.operator.kind}", "remove one of them")
         if not self.begun:
-            raise _error(token, f"{token.kind} follows no term", "write a term before it, or the word in small letters")
+            raise fault(token, f"{token.kind} follows no term", "write a term before it, or the word in small letters")
         self.operator = token
 
-    def add(self, part: _Part, token: _Token) -> None:
+    def add(self, part: _Part, token: Token) -> None:
         role = AND if self.operator is None else self.operator.kind
         self.operator, first = None, not self.begun
         self.begun = True
@@ -384,7 +385,7 @@ class _Level:
                 self.part = part
             return
         if terms > MOST_CLAUSES:
-            raise _error(token, f"more than {MOST_CLAUSES:,} terms, with those of earlier lines", SPLIT)
+            raise fault(token, f"more than {MOST_CLAUSES:,} terms, with those of earlier lines", SPLIT)
         if isinstance(before, Group) and before.role == role:
             depth = max(self.part.depth, part.depth + 1)
             self.part = _Part(Group(role, (*before.parts, part.tree)), terms, depth)
@@ -392,56 +393,28 @@ class _Level:
             depth = max(self.part.depth, part.depth) + 1
             self.part = _Part(Group(role, (before, part.tree)), terms, depth)
         if depth > MOST_NESTED:
-            raise _error(token, f"AND, OR and NOT change more than {MOST_NESTED} times", "group terms by parentheses")
+            raise fault(token, f"AND, OR and NOT change more than {MOST_NESTED} times", "group terms by parentheses")
 
     def finish(self) -> None:
         if self.operator is not None:
-            raise _error(self.operator, f"nothing follows {self.operator.kind}", "write a term after it, or remove it")
+            raise fault(self.operator, f"nothing follows {self.operator.kind}", "write a term after it, or remove it")
 
 
-def _tokens(text: str, before: int) -> list[_Token]:
-    """The tokens of a text; ``before`` characters stand before it."""
-    tokens, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        assert match is not None, "every character is one of a token"
-        kind, token, place = match.lastgroup or "word", match[0], before + at + 1
-        at = match.end()
-        if kind == "space":
-            continue
-        if kind == "quote":
-            end = text.find('"', at)
-            if end < 0:
-                raise _error(
-                    _Token(kind, token, place), "a quote that does not close", "add the closing quote, or remove it"
-                )
-            kind, token, at = "phrase", text[at:end], end + 1
-        elif kind == "word" and token in (AND, OR, NOT):
-            kind = token
-        elif token == "[":
-            raise _error(_Token(kind, token, place), "a '[' that does not close", "close the tag, as in [tiab]")
-        tokens.append(_Token(kind, token, place))
-    return tokens
-
-
-def _tagged_parentheses(tokens: list[_Token]) -> set[int]:
-    """The places of the '(' whose ')' has a tag."""
-    opened, tagged = list[int](), set[int]()
-    for at, token in enumerate(tokens):
-        if token.kind == "open":
-            opened.append(at)
-        elif token.kind == "close" and opened:
-            begun = opened.pop()
-            if at + 1 < len(tokens) and tokens[at + 1].kind == "tag":
-                tagged.add(begun)
-    return tagged
+def _range(text: str, name: str, tokens: list[Token], at: int) -> tuple[str, int]:
+    """The text of a date or a PMID with the end of its range, which may be a term of its own, and the next place."""
+    if name not in (*DATES, "pmid") or at + 1 >= len(tokens) or tokens[at].text != ":":
+        return text, at
+    if tokens[at + 1].kind not in ("phrase", "word"):
+        raise fault(tokens[at], "no date after ':'", "write a range as 2015:2019[dp]")
+    tagged = at + 2 < len(tokens) and tokens[at + 2].kind == "tag"
+    return f"{text}:{tokens[at + 1].text}", at + 2 + tagged
 
 
 def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= MOST_DIGITS
 
 
-def _reference(token: _Token, bare: bool) -> int:
+def _reference(token: Token, bare: bool) -> int:
     """The number of the line that a token names; 0 if it names none. ``bare``: a number alone names one."""
     if token.kind != "word":
         return 0
@@ -450,7 +423,7 @@ def _reference(token: _Token, bare: bool) -> int:
     return int(token.text) if bare and _is_number(token.text) else 0
 
 
-def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, _Part]) -> bool:
+def _stands_alone(tokens: list[Token], at: int, earlier: dict[int, _Part]) -> bool:
     """Whether a token is the number of an earlier line, and no word of several."""
     operators = (AND, OR, NOT)
     before, after = tokens[at - 1].kind if at else AND, tokens[at + 1].kind if at + 1 < len(tokens) else AND
@@ -463,22 +436,6 @@ def _stands_alone(tokens: list[_Token], at: int, earlier: dict[int, _Part]) -> b
     )
 
 
-def _last(text: str) -> list[str] | None:
-    """The first and the last date of ``last 5 years``, as PubMed counts them: up to now, and what is announced."""
-    if (match := _LAST.fullmatch(text)) is None:
-        return None
-    first = date.today().toordinal() - round(int(match[1]) * _DAYS[match[2].lower()])
-    return [date.fromordinal(max(1, first)).isoformat(), _NO_END]
-
-
-def _date(text: str, token: _Token) -> str:
-    """A date of PubMed, ``2015/03/02`` or ``present``, in the form of metadata."""
-    match = _DATE.fullmatch(_NO_END if text.lower() == "present" else text)
-    if match is None or not (1 <= int(match[2] or 1) <= 12 and 1 <= int(match[3] or 1) <= 31):
-        raise _error(token, f"'{text:.40}' is no date", "write it as 2015, 2015/03 or 2015/03/02")
-    return "-".join(part.zfill(2) for part in match.groups() if part)
-
-
 def _with_field(tree: Strategy | None, name: str) -> Strategy | None:
     if isinstance(tree, Group):
         return Group(tree.role, tuple(part for each in tree.parts if (part := _with_field(each, name))))
@@ -489,8 +446,3 @@ def _together(terms: list[Strategy | None]) -> Any:
     """The terms joined by AND; None if there are none."""
     kept = tuple(term for term in terms if term is not None)
     return Group(AND, kept) if len(kept) > 1 else kept[0] if kept else None
-
-
-def _error(token: _Token | None, fault: str, cure: str) -> InputError:
-    place = "" if token is None else f" at character {token.place}"
-    return InputError(f"the search strategy{place}: {fault}; {cure}")

@@ -17,18 +17,23 @@ TAGS = {
         "author - corporate",
         "1au": "1au|first author|author - first|first author name",
         "ta": "ta|jour|jt|journal|journal title|title abbreviation|so",
-        "dp": "dp|pdat|date - publication|publication date|ppdat|epdat|date of publication",
+        "dp": "dp|pdat|date - publication|publication date|date of publication",
+        "ppdat": "ppdat",
+        "epdat": "epdat",
         "edat": "edat|entry date|date - entry|entrez date|crdt|date - create|create date|edate",
         "mh": "mh|mesh|mesh terms|mesh heading|mesh headings|mesh:noexp|mh:noexp|mesh terms:noexp",
         "majr": "majr|mesh major topic|major topic|majr:noexp|mesh major topic:noexp|mesh:majr",
-        "sh": "sh|subheading|mesh subheading|subheadings|mesh subheadings",
+        "sh": "sh|subheading|mesh subheading|subheadings|mesh subheadings|sh:noexp|subheading:noexp",
         "pt": "pt|ptyp|publication type|publication types",
         "la": "la|lang|language",
         "pmid": "pmid|uid",
         "doi": "doi|aid|lid|article identifier|location id",
         "pmc": "pmc|pmcid",
-        "nm": "nm|supplementary concept|substance|substance name|rn|ec/rn number|registry number|pa|"
-        "pharmacological action",
+        "nm": "nm|supplementary concept|substance|substance name|pa|pharmacological action",
+        "rn": "rn|ec/rn number|registry number",
+        "vi": "vi|volume",
+        "ip": "ip|issue",
+        "pg": "pg|pagination|page",
         "ot": "ot|other term|other terms|keyword|keywords",
         "sb": "sb|subset|filter|filters",
     }.items()
@@ -39,9 +44,6 @@ UNANSWERED = {
     for name, tags in {
         "affiliation": "ad|affiliation|affl",
         "grant number": "gr|grant number|grants and funding",
-        "issue": "ip|issue",
-        "volume": "vi|volume",
-        "page": "pg|pagination|page",
         "ISBN": "isbn",
         "ISSN": "is|issn",
         "publisher": "pubn|publisher",
@@ -60,8 +62,6 @@ UNANSWERED = {
     }.items()
     for tag in tags.split("|")
 }
-# Tags that are read as others, which say nearly the same.
-ALIKE = {"epdat": "[dp], the first date of publication", "ppdat": "[dp], the first date of publication"}
 # Subsets that the index can answer, by what they mean.
 SUBSETS: dict[str, Strategy] = {
     "all": EVERYTHING,

@@ -17,7 +17,37 @@ _CODES = (
     "th therapy|to toxicity|tm transmission|tr transplantation|td trends|ul ultrastructure|ur urine|ve veterinary|"
     "vi virology"
 )
+# Of NLM's hierarchies of qualifiers, by their codes, which others each one includes.
+_FAMILIES = (
+    "an bl cf ip ur|ah bs cy ul em ab ir pa|cy ul|em ab|ch ag aa ai cs|di dg pa|et ci co sc cn em ge im mi vi ps tm|"
+    "co sc|mi vi|og ec lj st sd td|pd ad ae po to ag ai pk|ae po to|ph ge gd im me bi bl cf df en pk ur pp se|"
+    "me bi bl cf df en pk ur|sn ep eh mo sd|ep eh mo|tu ad ae po|th dh dt nu pc rt rh su tr|su tr"
+)
 QUALIFIERS = {code: name for code, _, name in (entry.partition(" ") for entry in _CODES.split("|"))}
+
+_NAMES = frozenset(QUALIFIERS.values())
+NARROWER = {
+    QUALIFIERS[code]: tuple(QUALIFIERS[other] for other in others.split())
+    for code, _, others in (family.partition(" ") for family in _FAMILIES.split("|"))
+}
+
+
+def narrower(qualifier: str) -> tuple[str, ...]:
+    """The qualifiers that a qualifier includes.
+
+    >>> narrower("Epidemiology"), narrower("nursing")
+    (('ethnology', 'mortality'), ())
+    """
+    return NARROWER.get(_folded(qualifier), ())
+
+
+def is_qualifier(text: str) -> bool:
+    """Whether a text is the name of a qualifier."""
+    return _folded(text) in _NAMES
+
+
+def _folded(qualifier: str) -> str:
+    return " ".join(qualifier.lower().replace(" and ", " & ").split())
 
 
 def with_qualifier(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rerank_plugin.base.strategy import Term
+from rerank_plugin.base.strategy import Strategy, Term
 
 
 class Headings(Protocol):
@@ -21,3 +21,5 @@ class Names(Protocol):
     """The authors and journals of an index."""
 
     def longest(self, words: list[str]) -> tuple[int, Term] | None: ...
+
+    def count(self, strategy: Strategy) -> int: ...

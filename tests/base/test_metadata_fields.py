@@ -13,6 +13,7 @@ from rerank_plugin.base.metadata_fields import author_forms, journal_forms, luce
         (author_forms, "Smith, John A", "smith john a|john a smith|smith|smith j|smith ja"),
         (author_forms, "Müller K", "muller|muller k|mueller|mueller k"),
         (author_forms, "O'Brien-van der Berg J-P", "obrien van der berg|obrien van der berg j|obrien van der berg jp"),
+        (author_forms, "King ML Jr", "king|king m|king ml|king jr|king m jr|king ml jr"),
         (author_forms, "The Heart Group", "the heart group"),
         (author_forms, "Plato", "plato"),
         (journal_forms, "The New England journal of medicine", "the new england journal of medicine|"

@@ -65,6 +65,7 @@ def test_records_and_their_metadata(put, name, end):
         "full_names": ["Doe, Jane", "Roe, Ann", "Heart Group"], "affiliation": "Clinic, Town.",
         "full_journal_title": "Journal of tests", "volume": "7", "issue": "2", "pages": "11-9", "issn": "0000-1234",
         "entry_date": "2019-02-28", "pmc": "PMC12", "chemicals": ["Statins (all)", "Glucose"],
+        "registry_numbers": ["0", "AB12C"],
         "notices": ["Erratum in: J Test. 2019;8(1):3. PMID: 9"], "original_title": "Estatinas.",
         "other_abstract": "Hemos seguido.",
     }  # fmt: skip

@@ -257,9 +257,10 @@ RECORD = """<Journal><ISSN>0000-1234</ISSN><JournalIssue><Volume>3</Volume><Issu
   <Pagination><MedlinePgn>11-9</MedlinePgn></Pagination><VernacularTitle>T&#237;tulo.</VernacularTitle><AuthorList>
   <Author><LastName>Doe</LastName><ForeName>Jane</ForeName><Initials>J</Initials>
     <AffiliationInfo><Affiliation>Clinic, Town.</Affiliation></AffiliationInfo></Author>
-  <Author><LastName>Roe</LastName><ForeName>Ann</ForeName><Initials>A</Initials>
+  <Author><LastName>Roe</LastName><ForeName>Ann</ForeName><Initials>A</Initials><Suffix>Jr</Suffix>
     <AffiliationInfo><Affiliation>Another.</Affiliation></AffiliationInfo></Author></AuthorList></Article>
-  <ChemicalList><Chemical><NameOfSubstance>Aspirin</NameOfSubstance></Chemical></ChemicalList>
+  <ChemicalList><Chemical><RegistryNumber>R16CO5Y76E</RegistryNumber><NameOfSubstance>Aspirin</NameOfSubstance></Chemical>
+    <Chemical><NameOfSubstance>Pills</NameOfSubstance></Chemical></ChemicalList>
   <MeshHeadingList><MeshHeading><DescriptorName MajorTopicYN="N">Aspirin</DescriptorName></MeshHeading><MeshHeading>
     <DescriptorName MajorTopicYN="N">Pain</DescriptorName><QualifierName MajorTopicYN="Y">drug therapy</QualifierName>
   </MeshHeading></MeshHeadingList><CommentsCorrectionsList><CommentsCorrections RefType="ExpressionOfConcernIn">
@@ -278,7 +279,7 @@ def test_metadata(only):
         **always, "notices": ["Comment in: PMID: 999"], "other_abstract": "Palabras."})  # fmt: skip
     always |= {"notices": ["Comment in: PMID: 999"], "other_abstract": "Palabras."}
     assert only(after=METADATA).metadata == {
-        **always, "date": "2014-12-01", "authors": ["Müller JA", "The Heart Group"],
+        **always, "date": "2014-12-01", "electronic_date": "2014-12-01", "authors": ["Müller JA", "The Heart Group"],
         "types": ["Review", "Meta-Analysis"], "languages": ["eng", "ger"],
     }  # fmt: skip
     metadata = only(after=HEADINGS).metadata
@@ -288,8 +289,9 @@ def test_metadata(only):
     }  # fmt: skip
     assert only(after=RECORD).metadata == {
         **always, "volume": "3", "issue": "2", "issn": "0000-1234", "pages": "11-9", "pmc": "PMC12",
-        "authors": ["Doe J", "Roe A"], "full_names": ["Doe, Jane", "Roe, Ann"], "affiliation": "Clinic, Town.",
-        "original_title": "Título.", "entry_date": "2019-02-28", "chemicals": ["Aspirin"], "mesh": ["Aspirin", "Pain"],
+        "authors": ["Doe J", "Roe A Jr"], "full_names": ["Doe, Jane", "Roe, Ann Jr"], "affiliation": "Clinic, Town.",
+        "original_title": "Título.", "entry_date": "2019-02-28", "chemicals": ["Aspirin", "Pills"],
+        "registry_numbers": ["R16CO5Y76E", "0"], "mesh": ["Aspirin", "Pain"],
         "major_topics": ["Pain"], "subheadings": ["Pain/drug therapy"],
         "notices": ["Expression of concern in: J Test. 2020;1(2):3. PMID: 12", "Comment in: PMID: 999"],
     }  # fmt: skip

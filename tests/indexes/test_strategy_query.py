@@ -21,11 +21,26 @@ TEXTS = [
     ("Chronic Pain", "of the acute life; vaccinated"),
 ]  # fmt: skip
 METADATA = [
-    {"authors": ["Müller K", "Smith JA"], "journal": "N Engl J Med", "date": "2019-03-14", "mesh": ["Pain"]},
-    {"authors": ["Smith J"], "date": "2019", "types": ["Systematic Review"], "languages": ["ger"], "doi": "10.1000/A"},
+    {
+        "authors": ["Müller K", "Smith JA"],
+        "electronic_date": "2018-12-30",
+        "volume": "3",
+        "pages": "11-9",
+        "journal": "N Engl J Med",
+        "date": "2019-03-14",
+        "mesh": ["Pain"],
+    },
+    {
+        "authors": ["Smith J", "King ML Jr"],
+        "subheadings": ["Pain/surgery"],
+        "date": "2019",
+        "types": ["Systematic Review"],
+        "languages": ["ger"],
+        "doi": "10.1000/A",
+    },
     {"authors": ["Smithson J"], "date": "2018-12", "mesh": ["Pain, Postoperative"], "keywords": ["Acute care"]},
     None,
-    {"date": "2020-01-01", "mesh": ["Life", "Aspirin"], "chemicals": ["Aspirin"]},
+    {"date": "2020-01-01", "mesh": ["Life", "Aspirin"], "chemicals": ["Aspirin"], "registry_numbers": ["R16CO5Y76E"]},
     {"date": "2019-12-31", "url": "https://pubmed.ncbi.nlm.nih.gov/77/", "retracted": True},
 ]
 
@@ -101,6 +116,16 @@ def test_words_as_they_stand(index, strategy):
         ("muller k[au]", [0]),
         ("smith j[au]", [0, 1]),
         ("smith*[au]", [0, 1, 2]),
+        ('"smith j"[au]', [1]),  # quotes ask for these initials
+        ('"smith"[au] OR "king ml"[au]', [0, 1]),
+        ('"smith j"[1au] OR "smith ja"[1au]', [1]),
+        ("king m jr[au] OR king 2nd[au]", [1]),
+        ("r16co5y76e[rn]", [4]),
+        ("aspirin[rn]", [4]),
+        ("3[vi] AND 11[pg]", [0]),
+        ("2:5[uid] OR 9:77[pmid]", [2, 3, 4, 5]),
+        ("pain/therapy[mh]", [1]),  # which includes surgery
+        ("therapy[sh] NOT therapy[sh:noexp]", [1]),
         ("muller k[1au] OR smith ja[1au]", [0]),
         ("n engl j med[ta]", [0]),
         ("german[la] AND systematic review[pt]", [1]),
@@ -110,6 +135,8 @@ def test_words_as_they_stand(index, strategy):
         ("life AND 2019", [0, 5]),
         ("2019/01/01:2019/12/30[dp]", [0, 1]),  # a year alone is at its beginning
         ("2018/12:2019/03[dp]", [0, 1, 2]),
+        ("2018/12[dp] NOT 2018[ppdat]", [0]),  # by the date online
+        ("2018[epdat]", [0]),
         ("pain NOT (acute OR the)", []),
     ],
 )
@@ -132,9 +159,9 @@ def test_a_truncated_word_of_too_many_forms_says_so(index, monkeypatch):
 
 
 def test_a_field_that_no_document_has_is_noted(index):
-    result = index.matches(Filter((), strategy=Reader().read("pain AND x[sh]")))
+    result = index.matches(Filter((), strategy=Reader().read("pain AND x[ip]")))
     assert result.total == 0 and result.notes == (
-        "no document of the index has what [sh] searches: x[sh] matches none",
+        "no document of the index has what [ip] searches: x[ip] matches none",
     )
 
 

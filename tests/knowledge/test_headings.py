@@ -44,7 +44,7 @@ def index(tmp_path_factory):
     [
         ("cardiac diseases[mh]", '"Heart Diseases"[mh]', [0, 1, 3]),
         ("cardiac diseases/prevention and control[mh]", '"Heart Diseases/prevention and control"[mh]', [0, 1, 3]),
-        ("heart diseases/pc[mh:noexp]", '"heart diseases/prevention & control"[sh]', [0]),
+        ("heart diseases/pc[mh:noexp]", '"heart diseases/prevention & control"[mh:noexp]', [0]),
         ("pc[sh]", '"prevention & control"[sh]', [0, 1, 2, 3]),
         ("heart diseases[mh:noexp]", '"heart diseases"[mh:noexp]', [0]),
         (

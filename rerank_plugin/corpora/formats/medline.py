@@ -26,8 +26,9 @@ NO_TITLE = "[Not Available]."  # NLM's placeholder
 TITLES, ABSTRACTS, JOURNALS = ("TI", "BTI", "CTI", "TT"), ("AB", "OAB"), ("TA", "JT")
 METADATA = {"authors": ("AU", "CN"), "types": ("PT",), "languages": ("LA",), "keywords": ("OT",)}
 TEXTS = {
-    "date": ("DP",), "journal": JOURNALS, "full_journal_title": ("JT",), "entry_date": ("EDAT",), "volume": ("VI",),
-    "issue": ("IP",), "pages": ("PG",), "pmc": ("PMC",), "affiliation": ("AD",),
+    "date": ("DP",), "journal": JOURNALS, "full_journal_title": ("JT",), "entry_date": ("EDAT",),
+    "electronic_date": ("DEP",), "volume": ("VI",), "issue": ("IP",), "pages": ("PG",), "pmc": ("PMC",),
+    "affiliation": ("AD",),
 }  # of several the first  # fmt: skip
 NOTICES = {
     "RIN": "Retraction in", "ROF": "Retraction of", "EIN": "Erratum in", "EFR": "Erratum for",
@@ -39,7 +40,7 @@ NOTICES = {
     "SPIN": "Summary for patients in",
 }  # fmt: skip
 _FIELD = re.compile(r"([A-Z][A-Z0-9]{0,3}) *- ?(.*)")
-_SUBSTANCE = re.compile(r"[\w.-]+ \((.*)\)")  # after its number in a registry
+_SUBSTANCE = re.compile(r"((?:EC )?[\w.-]+) \((.*)\)")  # after its number in a registry
 _DOI = re.compile(r"(\S+) \[doi\]")
 
 Fields = dict[str, list[str]]
@@ -80,13 +81,18 @@ def _record(fields: Fields) -> Record:
     metadata |= {name: texts[0] for name, tags in TEXTS.items() if (texts := _values(fields, tags))}
     if metadata.get("full_journal_title") == metadata.get("journal"):
         metadata.pop("full_journal_title", None)
+    numbers = dict[str, str]()
+    for text in _values(fields, ("RN", "NM")):
+        substance = _SUBSTANCE.fullmatch(text)
+        numbers.setdefault(substance[2] if substance else text, substance[1] if substance else "0")
     headings = [text.split("/") for text in _values(fields, ("MH",))]
     metadata |= {
         "mesh": [_plain(name) for name, *_ in headings],
         "major_topics": [_plain(name) for name, *rest in headings if any(part[:1] == "*" for part in (name, *rest))],
         "subheadings": [f"{_plain(name)}/{_plain(part)}" for name, *rest in headings for part in rest],
         "full_names": _values(fields, ("FAU", "CN")) if "FAU" in fields else [],
-        "chemicals": list(dict.fromkeys(_SUBSTANCE.sub(r"\1", text) for text in _values(fields, ("RN", "NM")))),
+        "chemicals": list(numbers),
+        "registry_numbers": list(numbers.values()) if any(number != "0" for number in numbers.values()) else [],
         "notices": [f"{kind}: {text}" for tag, kind in NOTICES.items() for text in _values(fields, (tag,))],
         "issn": next((text.split(" ")[0] for text in _values(fields, ("IS",))), ""),
         "original_title": next((text for text in _values(fields, ("TT",)) if text != title), ""),

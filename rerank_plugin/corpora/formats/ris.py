@@ -17,6 +17,7 @@ from rerank_plugin.corpora.problems import LONGEST, TOO_LONG, Problems
 from rerank_plugin.corpora.records import Record, text_lines, usable_documents
 from rerank_plugin.corpora.references import reference
 from rerank_plugin.corpora.register import CORPUS, Format, register
+from rerank_plugin.text.markup import without_brackets
 
 _NUMBER = re.compile(r"\d+\.")  # of the next record, as rispy writes it
 UNENDED = "record without ER"
@@ -62,7 +63,7 @@ def _record(text: str) -> Record:
 
     kind = fields["type_of_reference"]
     return reference(
-        title=values("title", "primary_title", "translated_title"),
+        title=[*map(without_brackets, values("title", "primary_title", "translated_title"))],
         abstract=values("abstract", "notes_abstract"),
         numbers=values("id", "accession_number"),
         databases=values("name_of_database", "database_provider"),
