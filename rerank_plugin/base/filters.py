@@ -59,7 +59,7 @@ LONGEST_VALUE = 1000  # characters: the longest names of groups of authors have 
 AND, NOT = "AND ", "NOT "  # before a field: every value is required, or none is allowed
 Values: TypeAlias = Mapping[str, str | int | Sequence[str | int]]
 _DATE = r"\d{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?"
-RANGE = re.compile(rf"({_DATE})|({_DATE})?(?:\.\.|:)({_DATE})?|(\d{{4}})?-(\d{{4}})?", re.ASCII)
+RANGE = re.compile(rf"({_DATE})|({_DATE})?(?:\.\.|:)({_DATE})?|(\d{{4}})?-(\d{{4}})?|({_DATE})-", re.ASCII)
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")  # not white space; halves, too
 _LETTERS = str.maketrans(dict(zip("ßæœøłđðþı", ("ss", "ae", "oe", "o", "l", "d", "d", "th", "i"))))
 _DROPPED, _PUNCTUATION = re.compile("['’`´.]"), re.compile(r"[\W_]+")
@@ -132,17 +132,17 @@ class Filter:
         return ", ".join(values if self.strategy is None else [*values, str(self.strategy)])
 
 
-def years(value: str) -> tuple[str, str]:
-    """The first and the last date of a date or a range: ``2015``, ``2015-2020``, ``2015-``, ``2015-03..2016-02``."""
+def years(value: str, field: str = "year") -> tuple[str, str]:
+    """The first and the last date of a date or a range: ``2015``, ``2015-2020``, ``2015-03-``, ``2015-03..2016-02``."""
     match = RANGE.fullmatch(value)
     if match is None or not any(match.groups()):
         raise InputError(
-            f"the filter year:{value}: expected a year or a range, as 2015, 2015-2020, 2015-, -2020, 2015-03 or "
+            f"the filter {field}:{value}: expected a date or a range, as 2015, 2015-2020, 2015-, -2020, 2015-03 or "
             "2015-03..2016-02"
         )
-    first, last = match[1] or match[2] or match[4] or "0000", match[1] or match[3] or match[5] or "9999"
+    first, last = match[1] or match[2] or match[4] or match[6] or "0000", match[1] or match[3] or match[5] or "9999"
     if first > f"{last}~":  # the tilde sorts after digits and hyphens
-        raise InputError(f"the filter year:{value} ends before it begins")
+        raise InputError(f"the filter {field}:{value} ends before it begins")
     return first, last
 
 
@@ -162,7 +162,7 @@ def _checked(field: str, value: str | int) -> str:
         raise InputError(f"the filter {field}:{value!a} has the control character U+{ord(control[0]):04X}: remove it")
     if field in DATES:
         value = "".join(value.split()).replace("/", "-")
-        years(value)
+        years(value, field)
         return value
     value = compared(field, value)
     if field == "retracted" and value not in ("yes", "no"):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from rerank_plugin.text import ovid
 from rerank_plugin.text.qualifiers import QUALIFIERS
 
-_FIELDS = {
-    "ti": "ti", "ab": "ab", "tw": "tiab", "mp": "tw", "kw": "ot", "kf": "ot", "pt": "pt", "sh": "mh:noexp", "fs": "sh",
-    "nm": "nm", "jn": "ta", "jw": "ta", "yr": "dp", "lg": "la", "au": "au", "hw": "mh", "ez": "edat", "da": "edat",
-}  # fmt: skip
+_FIELDS = {**ovid.FIELDS, **ovid.SIMILAR}
 _CODES = "|".join(_FIELDS)
 _HEADING = r"(\*?)[\"']?([^\W\d_][\w, '-]{1,80}?)[\"']?/"
 _QUALIFIER = f"(?:{'|'.join(QUALIFIERS)})"
@@ -18,10 +16,12 @@ _QUALIFIED = rf"(?:{_QUALIFIER}(?:,[ ]?{_QUALIFIER})*)?(?:[ ]\[[^\[\]]*\])?"  # 
 
 
 def _tag(codes: str) -> str:
-    names = list(dict.fromkeys(_FIELDS.get(code.strip(), code.strip()) for code in codes.split(",")))
-    if {"ti", "ab"} <= {*names}:
-        names = ["tiab", *(name for name in names if name not in ("ti", "ab", "tiab"))]
-    return f"[{names[0]}]" if len(names) == 1 else " or ".join(f"[{name}]" for name in names)
+    return " or ".join(f"[{name}]" for name in ovid.tags(codes, _FIELDS))
+
+
+def _word(text: str) -> str:
+    """A word of Ovid's in PubMed's language, which has no wildcard within a word."""
+    return "each spelling, as woman or women" if re.search("[?#]", text) else text.replace("$", "*")
 
 
 def _near(first: str, second: str, words: int) -> str:
@@ -47,8 +47,8 @@ _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     ("Ovid", re.compile(r"\badj\d{1,2}\b"), lambda match: '"two words"[tiab:~2]'),
     (
         "Ovid",
-        re.compile(rf"([\w*$?-]{{1,80}}|\)|\")\.((?:{_CODES})(?:,(?:\w\w))*)(?:\.|,(?=\s|$))"),
-        lambda match: ("(...)" if match[1] in ')"' else match[1].replace("$", "*")) + _tag(match[2]),
+        re.compile(rf"([\w*$?#-]{{1,80}}|\)|\")\.((?:{_CODES})(?:,(?:\w\w))*)(?:\.|,(?=\s|$))"),
+        lambda match: ("(...)" if match[1] in ')"' else _word(match[1])) + _tag(match[2]),
     ),
     (
         "Ovid",
@@ -72,7 +72,7 @@ OVID = "|".join(
     (
         rf"\b(?-i:exp)[ ]\*?[\w,\ '-]{{2,80}}/{_QUALIFIED}(?=\s|$|\))",
         rf"^\s*\*[\w,\ '-]{{2,80}}/{_QUALIFIED}\s*$",
-        r"[\w*$?)\"]\.(?:ti|ab|tw|mp|kw|kf|pt|sh|fs|jn|yr)(?:,\w\w)*\.(?=\s|$|\))",
+        r"[\w*$?)\"]\.(?:ti|ab|tw|mp|kw|kf|pt|sh|fs|jn|yr|hw|ez|dt)(?:,\w\w)*\.(?=\s|$|\))",
         r"\w[ ]adj\d[ ]\w",
     )
 )  # what no plain text has; for a verbose pattern

@@ -9,7 +9,7 @@ other wildcards are not read, and of ``limit`` only languages, years, species, s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
@@ -18,8 +18,9 @@ from rerank_plugin.text.qualifiers import QUALIFIERS
 FIELDS = {
     "ti": ("ti",), "ab": ("ab",), "tw": ("tiab",), "mp": ("tw",), "kw": ("ot",), "kf": ("ot",), "af": ("all",),
     "sh": ("mh:noexp",), "pt": ("pt",), "lg": ("la",), "la": ("la",), "au": ("au",), "jn": ("ta",), "jw": ("ta",),
-    "nm": ("nm",), "rn": ("nm",), "fs": ("sh",), "yr": ("dp",),
+    "nm": ("nm",), "rn": ("rn",), "fs": ("sh:noexp",), "yr": ("dp",), "ez": ("edat",), "da": ("edat",), "dt": ("edat",),
 }  # fmt: skip
+SIMILAR = {"hw": ("mh",)}  # words of headings, for which PubMed has entire headings only
 QUALIFIED = r"(?P<codes>[a-z]{2}(?:,[ ]?[a-z]{2})*)?(?:[ ]\[[^\[\]]*\])?"  # behind a heading's slash
 DEFAULT = ("tw",)  # of words without a field, as .mp.
 _CODES = "|".join(FIELDS)
@@ -34,6 +35,7 @@ _TOKEN = re.compile(
     )\s*""",
     re.VERBOSE | re.IGNORECASE,
 )
+_DAY = re.compile(r'"?(\d{4})(\d\d)?(\d\d)?\*?"?')  # 2023* and 20230105, of entry
 _HEADING = re.compile(rf"\s*(exp\s+)?(\*?)([^\W\d_][^()/\"\[\].\n]{{1,200}})/{QUALIFIED}\s*", re.IGNORECASE)
 _LIST = re.compile(r"\s*(or|and)/((?:\d{1,4}(?:-\d{1,4})?,?)+)\s*", re.IGNORECASE)
 _REFERENCES = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+")
@@ -94,13 +96,14 @@ def translated(query: str, note: Callable[[str], None]) -> str | None:
     loosened = list[str]()
     try:
         node, end = _level(query, 0, 0, loosened)
+        read = _written(node, DEFAULT, outermost=True)
     except _Unread:
         return None
     if end != len(query):
         return None
     if loosened:
         note(loosened[0])
-    return _written(node, DEFAULT, outermost=True)
+    return read
 
 
 def _heading(name: str, exploded: str | None, main: str | None, codes: str | None) -> str | None:
@@ -144,7 +147,7 @@ def _level(query: str, at: int, depth: int, loosened: list[str]) -> tuple[_Node,
         match = _TOKEN.match(query, at)
         if match is None or depth > 50:
             raise _Unread
-        at, fields = match.end(), _fields(match["of_word"] or match["of_quoted"])
+        at, fields = match.end(), tags(match["of_word"] or match["of_quoted"])
         behind, closed = closed, False
         if match["operator"]:
             finish()
@@ -168,7 +171,7 @@ def _level(query: str, at: int, depth: int, loosened: list[str]) -> tuple[_Node,
                 if close is None or not close["close"]:
                     raise _Unread
                 at = close.end()
-                fields, closed = _fields(close["of_group"]) or inner.fields, not near
+                fields, closed = tags(close["of_group"]) or inner.fields, not near
                 if near:
                     finish(fields, _alternatives(inner))
                 else:
@@ -187,9 +190,10 @@ def _level(query: str, at: int, depth: int, loosened: list[str]) -> tuple[_Node,
     return parts[0] if len(parts) == 1 else _Node(operator=operators.pop(), parts=tuple(parts)), at
 
 
-def _fields(codes: str | None) -> tuple[str, ...]:
-    """PubMed's tags of Ovid's codes."""
-    tags = list(dict.fromkeys(tag for code in (codes or "").lower().split(",") for tag in FIELDS.get(code, ())))
+def tags(codes: str | None, known: Mapping[str, tuple[str, ...]] = FIELDS) -> tuple[str, ...]:
+    """PubMed's tags of Ovid's codes, ``ti,ab``."""
+    of_codes = (known.get(code.strip(), ()) for code in (codes or "").lower().split(","))
+    tags = list(dict.fromkeys(tag for tags in of_codes for tag in tags))
     if {"ti", "ab"} <= {*tags}:
         tags = ["tiab", *(tag for tag in tags if tag not in ("ti", "ab", "tiab"))]
     return tuple(tags)
@@ -233,5 +237,9 @@ def _written(node: _Node, fields: tuple[str, ...], outermost: bool = False) -> s
         joined = f" {node.operator} ".join(_written(part, fields) for part in node.parts)
         return joined if outermost else f"({joined})"
     text, _, near = node.text.partition(":~")
+    if "edat" in fields:
+        if (day := _DAY.fullmatch(text)) is None:
+            raise _Unread
+        text = "/".join(filter(None, day.groups()))
     tagged = [f"{text}[{tag}:~{near}]" if near else text if tag == "all" else f"{text}[{tag}]" for tag in fields]
     return tagged[0] if len(tagged) == 1 else f"({' OR '.join(tagged)})"

@@ -27,7 +27,8 @@ _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
 _COUNT = re.compile(rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*\))$")
 _BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d+)\)?$")  # a number of results if every line has one, or a word
-_BEHIND = re.compile(r"(?:(?<=[])\"*])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
+_BEHIND = re.compile(r"(?:(?<=[])\"*/.])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
+_LINES_ONLY = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*limit \d+ to .*", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SORT = re.compile(r"\sSort by: [\w /]{1,40}$")
 _TAIL = 80  # characters: what stands behind a query, but for its filters
@@ -81,6 +82,12 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     queries = [text[match.end() : end] for match, end in zip(begun, ends)]
     bare = [_BARE.search(query.rstrip()[-_TAIL:]) for query in queries]
     counted = all(bare) and not all(_YEAR.fullmatch(match[1]) for match in bare if match)
+    if counted and not any(map(_surely_counted, queries)):  # "vitamin b 12", "omega 3"
+        counted = False
+    doubtful = [query for query in queries if counted and not _surely_counted(query)]
+    if doubtful:
+        shown = " ".join(doubtful[0].split())
+        note(f"the numbers at the ends of all lines are read as numbers of results, as that of '{shown:.60}'")
     found = [
         _line(int(match[1]), query, match.end(), _without_number if counted else lambda query: query)
         for match, query in zip(begun, queries)
@@ -171,6 +178,14 @@ def _without(pattern: re.Pattern[str], query: str) -> str:
     query = query.rstrip()
     match = pattern.search(query[-_TAIL:])
     return query[: len(query) - len(match[0])] if match else query
+
+
+def _surely_counted(query: str) -> bool:
+    """Whether the number at the end of a line can hardly be a word: after a tag, a quote, lines or a limit."""
+    query = query.rstrip()
+    if _SEARCH.match(query) or any(pattern.search(query[-_TAIL:]) for pattern in (_BEHIND, _COUNT)):
+        return True
+    return _LINES_ONLY.fullmatch(_without_number(query)) is not None
 
 
 def _without_number(query: str) -> str:

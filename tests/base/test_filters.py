@@ -28,6 +28,7 @@ def test_a_filter_of_texts_is_that_of_its_mapping():
         ("2015-", ("2015", "9999")),
         ("-2020", ("0000", "2020")),
         ("2015-03", ("2015-03", "2015-03")),
+        ("2023-06-", ("2023-06", "9999")),
         ("2015-03..2015", ("2015-03", "2015")),
         ("2015-03-01:", ("2015-03-01", "9999")),
     ],
@@ -43,9 +44,10 @@ def test_years(text, expected):
         ("Review", "unknown filter 'Review'"),
         ("", "unknown filter ''"),
         *(
-            (f"year:{wrong}", "expected a year or a range")
+            (f"year:{wrong}", "expected a date or a range")
             for wrong in ("", "-", "15", "2015-20", "2015 2016", "20155")
         ),
+        ("entered:soon", "the filter entered:soon: expected a date"),
         ("year:2020-2015", "ends before it begins"),
         ("retracted:maybe", "expected yes or no"),
         ("type: ", "has no value"),
