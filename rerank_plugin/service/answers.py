@@ -125,5 +125,6 @@ class IndexesAnswer(BaseModel):
     """All indexes of the service."""
 
     indexes: list[IndexDescription]
+    refused: dict[str, str] = Field(default={}, description="Indexes that could not be opened, and why.")
     reranker: str = Field(description="Default reranker of requests.")
     clicks: bool = Field(description="Whether the service logs clicks, sent to /v1/{index}/click.")

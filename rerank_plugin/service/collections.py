@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
 
+from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.highlighting import query_stems
@@ -22,14 +23,29 @@ log = logging.getLogger(__name__)
 class Snapshot:
     """All indexes and rerankers that one load has opened, until the next reload.
 
+    Args:
+        required: the indexes that have to be opened, beside the first, which is the default of requests.
+
+    Attributes:
+        refused: why each of the others cannot be opened, as one of an older format; requests for it are told so.
+
     Raises:
-        InputError: an index or a reranker cannot be used.
+        InputError: an index that is required, or a reranker, cannot be used.
         Stopped: between two of them, if the service ends.
     """
 
-    def __init__(self, config: ServiceConfig):
+    def __init__(self, config: ServiceConfig, required: Container[str] = ()):
         self.users, self.retired, self.lock = 1, False, Lock()  # the first user is the `Collections` that opened it
-        self.indexes = {name: ServedIndex(name, folder, config) for name, folder in config.indexes.items()}
+        self.indexes: dict[str, ServedIndex] = {}
+        self.refused: dict[str, str] = {}
+        for name, folder in config.indexes.items():
+            try:
+                self.indexes[name] = ServedIndex(name, folder, config)
+            except InputError as error:
+                if not self.indexes or name in required or isinstance(error, UnavailableError):
+                    raise
+                self.refused[name] = f"the index '{name}' is not served: {error}"
+                log.error("%s", self.refused[name])
         first = next(iter(self.indexes.values())).index
         self.text_rerankers: dict[str, ServedTextReranker] = {}
         by_spec: dict[str, ServedTextReranker] = {}
@@ -45,6 +61,8 @@ class Snapshot:
 
     def index(self, name: str | None) -> ServedIndex:
         """The index of this name, by default the first; a `RequestError` if there is none."""
+        if name in self.refused:
+            raise RequestError(503, self.refused[name], "index")
         return _lookup("index", name, self.indexes)
 
     def text_reranker(self, name: str | None) -> ServedTextReranker:
@@ -91,7 +109,7 @@ class Collections:
         Raises:
             InputError: an index or a reranker cannot be opened; the old snapshot stays.
         """
-        opened = Snapshot(self.config)
+        opened = Snapshot(self.config, required=self.current.indexes)
         with self.swap_lock:
             before, self.current = self.current, opened
         before.release(retire=True)

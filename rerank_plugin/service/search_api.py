@@ -129,7 +129,10 @@ def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
         )
         for name, served in snapshot.indexes.items()
     ]  # fmt: skip
-    return IndexesAnswer(indexes=descriptions, reranker=service.default_reranker, clicks=service.click_log is not None)
+    refused = {name: service.public_error(RequestError(503, error)).error for name, error in snapshot.refused.items()}
+    return IndexesAnswer(
+        indexes=descriptions, refused=refused, reranker=service.default_reranker, clicks=service.click_log is not None
+    )
 
 
 async def search(service: Service, index: ServedIndex, parameters: SearchParameters) -> list[SearchAnswer]:

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import shutil
 import socket
 import time
@@ -401,6 +402,26 @@ def test_indexes_in_use_are_closed_after_their_use(service, monkeypatch):
         collections.reload()
         assert collections.current is not before and not closed
     assert closed == [*before.indexes.values()]
+
+
+def test_an_index_that_cannot_be_opened_stops_no_other(index_folder, tmp_path):
+    old = shutil.copytree(index_folder, tmp_path / "old") / "index.json"
+    old.write_text(re.sub('"format_version": [0-9]+', '"format_version": 1', old.read_text()))
+    indexes = {"small": str(index_folder), "old": str(old.parent)}
+    config = ServiceConfig(indexes, {"bm25-title": "bm25-title"}, token="geheim")
+    with serving(config, headers=TOKEN) as service:
+        assert service.get(SEARCH, params={"query": "stroke"}).status_code == 200
+        refused = service.get("/v1/old/search", params={"query": "stroke"})
+        assert (
+            refused.status_code == 503
+            and "build it again" in refused.json()["error"]
+            and str(tmp_path) not in refused.text
+        )
+        listed = service.get("/v1/indexes").json()
+        assert listed["refused"] == {"old": refused.json()["error"]} and len(listed["indexes"]) == 1
+        shutil.copytree(index_folder, old.parent, dirs_exist_ok=True)
+        assert service.post("/admin/reload").status_code == 200
+        assert service.get("/v1/old/search", params={"query": "stroke"}).status_code == 200
 
 
 def test_a_reload_fails_no_request_and_serves_the_new_index(service, folder, tmp_path):

@@ -67,7 +67,7 @@ function show() {
   if (!state.doc && isOpen()) closeDialog();
   if (unknown && !service.indexes.some(({ name }) => name === unknown)) {
     showStart();
-    showStatus(`There is no index “${unknown}” here: choose another.`, "error");
+    showStatus(service.refused[unknown] ?? `There is no index “${unknown}” here: choose another.`, "error");
   } else if (state.query || state.filter.length || state.screen) search();
   else {
     showStart();
