@@ -25,6 +25,7 @@ METADATA = {
         "authors": ["<b>One</b> A", "Two B", "Three C", *(f"Author {n}" for n in range(10))],
         "journal": "<i>J</i> Statins", "languages": ["ger"], "types": ["Meta-Analysis"],
         "mesh": ["Cholesterol, LDL", "Humans"], "retracted": True, "url": "https://pubmed.ncbi.nlm.nih.gov/1/",
+        "doi": "10.1000/x#1",
     },
     "rtl": {"authors": ["One A"], "retracted": False, "url": "http://www.ncbi.nlm.nih.gov/pubmed/25329299"},
     "noticed": {

@@ -138,6 +138,19 @@ def test_a_document_has_an_address_without_a_query(page, address):
     assert sorted(documents(page)) == ["noticed", "script"] and page.text_content("#found") == "2 found"
 
 
+def test_filters_stay_open_on_a_phone_until_the_list_is_asked_for(page, address):
+    small(page)
+    search(page, address)
+    page.click("#panel > summary")
+    for number, chosen in enumerate(("type:Meta-Analysis", "language:ger"), 1):
+        page.check(f"[data-value='{chosen}']")
+        page.wait_for_selector(f"#panel > summary:text('({number})')")
+    wait_for_address(page, "filter", ["type:Meta-Analysis", "language:ger"])
+    assert accessible(page)
+    page.click(".done")
+    assert documents(page) == ["script"] and page.get_attribute("#panel", "open") is None
+
+
 def test_a_click_is_logged_with_the_shown_documents(page, address, click_log):
     search(page, address, "?query=lower+statins")
     ids = documents(page)
@@ -170,6 +183,7 @@ def test_document_texts_are_not_markup_and_metadata_are_shown(page, address):
         f"Meta-analysis · German · {metadata['journal']} · 2000-03 · script · PubMed",
     ):
         assert page.locator("dialog").get_by_text(text).is_visible()
+    assert page.get_by_text("doi:10.1000/x#1").get_attribute("href") == "https://doi.org/10.1000/x%231"
     assert texts(page, ".headings li") == [*metadata["types"], *metadata["mesh"]]
     assert page.evaluate("window.bad") is None
 
@@ -211,7 +225,7 @@ def test_documents_are_screened_by_keys_ranked_by_the_included_and_exported(page
     assert [line[6:] for line in exported.splitlines() if line[:4] == "PMID"] == ids  # of all pages
     page.click("#screen")
     page.wait_for_selector(".deciding")
-    for key in "imeeeeeee":
+    for key in "ieumeeeeeee":
         page.keyboard.press(key)
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog .abstract")

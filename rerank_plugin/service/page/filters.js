@@ -48,6 +48,16 @@ export function filterPanel(state, fields, change) {
   ].filter(Boolean);
 }
 
+/** The groups of a new panel, with the lists of the old one until their values arrive: nothing moves below a finger. */
+export function keptLists(old, groups) {
+  for (const list of old.querySelectorAll("fieldset:not([hidden]) > ul")) {
+    const group = groups.find(({ dataset }) => dataset.field && dataset.field === list.parentElement.dataset.field);
+    group?.querySelector("ul")?.replaceChildren(...list.children);
+    if (group) group.hidden = false;
+  }
+  return groups;
+}
+
 const group = (field, ...children) => element("fieldset", { "data-field": field }, element("legend", {}, NAMES[field]), children);
 
 /** Parameters that count the values of a field among the documents that match all else. */
@@ -66,14 +76,16 @@ function valueList(state, field, change) {
     const item = ({ value, documents }) => {
       const filter = `${field}:${value}`;
       const isSet = state.filter.includes(filter);
-      const toggle = () => change((filters) => (isSet ? filters.filter((other) => other !== filter) : [...filters, filter]));
+      const toggle = () => change((filters) => (filters.includes(filter) ? filters.filter((other) => other !== filter) : [...filters, filter]));
       return element("li", {}, element("label", {},
         element("input", { type: "checkbox", checked: isSet, change: toggle, "data-value": filter }), element("span", {}, field === "language" ? languageName(value) : value),
         element("span", { class: "count" }, number(documents))));
     };
+    const focused = list.querySelector(":focus")?.dataset.value;
     list.replaceChildren(...shown.map(item), ...(shown.length < values.length
       ? [element("li", {}, element("button", { type: "button", class: "more", click: () => show(values, true) }, `${values.length - shown.length} more`))]
       : []));
+    if (focused) list.querySelector(`[data-value="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     fieldset.hidden = !values.length;
   };
   get(indexPath(state.index, "values"), { ...counting(state, field), limit: 100 }).then(({ values }) => show(values, false), () => {});

@@ -82,7 +82,7 @@ export function source(stored, docid, index) {
     texts(stored.affiliation).length ? element("p", { class: "details", dir: "auto" }, stored.affiliation) : null,
     element("p", { class: "details", dir: "auto" },
       joined([...kindAndLanguage(stored), texts(stored.journal).map((journal) => searchLink(index, journal, "ta")),
-        texts(stored.date), place, docid, link(stored), pmc(stored)])),
+        texts(stored.date), place, docid, doi(stored) && isDoi(stored) ? null : link(stored), doi(stored), pmc(stored)])),
     ...texts(stored.notices).map((notice) => noticeLine(notice, index)),
   ].filter(Boolean);
 }
@@ -127,6 +127,14 @@ export function headings(stored, index) {
 /** The name of a language given by its ISO 639 code, as in PubMed; other texts stay as they are. */
 export function languageName(code) {
   return /^[a-z]{2,3}$/.test(code) ? new Intl.DisplayNames("en", { type: "language" }).of(code) : code;
+}
+
+const isDoi = (stored) => URL.canParse(stored.url) && SITES.DOI.test(new URL(stored.url).host + "/");
+
+/** A link to the article by its DOI, which is shown; null without one. */
+function doi(stored) {
+  const [id] = texts(stored.doi).filter((text) => /^10\.\d{4,9}\//.test(text));
+  return id ? link({ url: `https://doi.org/${id.split("/").map(encodeURIComponent).join("/")}` }, `doi:${id}`) : null;
 }
 
 /** A link to the full text at PMC; null without one. */

@@ -6,7 +6,7 @@ import { drawLines } from "./lines.js";
 import { clickDocument, closeDialog, goOn, isOpen, open, setUpDialog } from "./dialog.js";
 import { byId, element, number, setOptions } from "./dom.js";
 import { exportMenu } from "./exports.js";
-import { chips, filterPanel } from "./filters.js";
+import { chips, filterPanel, keptLists } from "./filters.js";
 import { foundText, listView, readAs } from "./list.js";
 import { decideByKey, decided, decidedView } from "./screening.js";
 import { screeningBar } from "./screening_bar.js";
@@ -147,10 +147,16 @@ function showNotes(shown) {
     ...(understood && understood.read_as !== null ? [readAs(understood, state, actions)] : []));
 }
 
-const changeFilters = (update) => go({ filter: update(state.filter) });
+let filtering = false; // whether somebody chooses filters, of which there may be more
+
+function changeFilters(update) {
+  filtering = true;
+  go({ filter: update(state.filter) });
+}
 
 function showPanel() {
-  if (comparing() || !wide.matches) byId("panel").open = false; // what is found is below it
+  if (comparing() || !(wide.matches || filtering)) byId("panel").open = false; // what is found is below it
+  filtering = false;
   const { fields } = chosenIndex();
   byId("panel").hidden = !fields.length;
   const panel = byId("filters"), typing = panel.querySelector("[data-filter]:focus");
@@ -158,9 +164,20 @@ function showPanel() {
     typing.addEventListener("blur", () => setTimeout(showPanel), { once: true });
     return;
   }
-  panel.replaceChildren(...filterPanel(state, fields, changeFilters));
+  const before = panel.querySelector("[data-value]:focus")?.dataset.value;
+  panel.replaceChildren(...keptLists(panel, filterPanel(state, fields, changeFilters)), doneButton());
+  panel.querySelector(`[data-value="${CSS.escape(before ?? "")}"]`)?.focus({ preventScroll: true });
   if (typing) panel.querySelector(`[data-filter="${typing.dataset.filter}"]`)?.focus();
   byId("panel").querySelector("summary").textContent = state.filter.length ? `Filters (${state.filter.length})` : "Filters";
+}
+
+/** The button that folds the filters on a phone. */
+function doneButton() {
+  const done = () => {
+    byId("panel").open = false;
+    byId("found").focus();
+  };
+  return element("button", { type: "button", class: "done main", click: done }, "Show the list");
 }
 
 /** The parameters of the list's search. */
@@ -259,7 +276,7 @@ function showStatus(text, kind, ...actions) {
 function grow() {
   const query = byId("query");
   query.style.height = "auto";
-  query.style.height = `${query.scrollHeight + 2}px`;
+  query.style.height = `${query.scrollHeight + query.offsetHeight - query.clientHeight}px`;
 }
 
 function submit() {
@@ -348,7 +365,7 @@ function keyOfDocument(key) {
   if (key === "j" || key === "k") return goOn(key === "j" ? 1 : -1) || true;
   if (!state.screen) return false;
   const title = byId("document-title").textContent;
-  return decideByKey(state.index, key, () => ({ docid: state.doc, title: hitOf(state.doc, "")?.dataset.title ?? title }), () => goOn(1));
+  return decideByKey(state.index, key, () => ({ docid: state.doc, title: hitOf(state.doc, "")?.dataset.title ?? title }), () => goOn(1), open);
 }
 
 function keyOfList(key) {
@@ -363,7 +380,7 @@ function keyOfList(key) {
   return decideByKey(state.index, key, () => row && { docid: row.dataset.docid, title: row.dataset.title }, () => {
     row.querySelector(".open").focus({ preventScroll: true });
     moveTo(1);
-  });
+  }, (docid) => hitOf(docid, "")?.querySelector(".open").focus());
 }
 
 document.addEventListener("decided", () => {

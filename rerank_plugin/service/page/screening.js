@@ -8,6 +8,7 @@ const COUNTED = { include: "included", maybe: "maybe", exclude: "excluded" };
 const KEYS = { i: "include", m: "maybe", e: "exclude", u: undefined };
 const key = (index) => `rerank_plugin screening ${index}`;
 
+const made = []; // what a key takes back, the last at the end: {index, docid, before}
 let index, all; // the decisions of the index that was read last: {docid: {decision, title, decided}}
 
 /** All decisions of an index. */
@@ -26,9 +27,21 @@ export function decided(name, decision = undefined) {
 /** Keep a decision, and tell the page; undefined removes it. */
 export function decide(name, docid, title, decision) {
   const of = decisions(name);
+  made.push({ index: name, docid, before: of[docid] });
   if (decision) of[docid] = { decision, title, decided: new Date().toISOString().slice(0, 19) + "Z" };
   else delete of[docid];
   keep(name);
+}
+
+/** Take back the last decision on an index; returns the id of its document, undefined without one. */
+function undo(name) {
+  const place = made.findLastIndex((one) => one.index === name);
+  if (place < 0) return undefined;
+  const [{ docid, before }] = made.splice(place, 1);
+  if (before) decisions(name)[docid] = before;
+  else delete decisions(name)[docid];
+  keep(name);
+  return docid;
 }
 
 function keep(name) {
@@ -61,9 +74,15 @@ export function decisionButtons(name, docid, title) {
   return element("span", { class: "deciding", role: "group", "data-of": docid }, Object.keys(DECISIONS).map(button));
 }
 
-/** Decide by a key: the document that `current()` gives, {docid, title}, after which `next()` goes on. */
-export function decideByKey(name, pressed, current, next) {
+/** Decide by a key: the document that `current()` gives, {docid, title}, after which `next()` goes on; or undo the last
+ * decision, and go `back(docid)`. */
+export function decideByKey(name, pressed, current, next, back) {
   if (!(pressed in KEYS)) return false;
+  const undone = pressed === "u" && undo(name);
+  if (undone) {
+    back(undone);
+    return true;
+  }
   const one = current();
   if (!one) return true;
   decide(name, one.docid, one.title, KEYS[pressed]);
@@ -125,5 +144,6 @@ export function loadDecisions(name, text) {
 /** Forget all decisions on an index. */
 export function clearDecisions(name) {
   for (const docid of Object.keys(decisions(name))) delete all[docid];
+  made.length = 0;
   keep(name);
 }
