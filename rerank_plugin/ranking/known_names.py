@@ -6,10 +6,14 @@ A name is taken for one only where the index has it as an entire value, in more 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
-from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.filters import Filter, folded
 from rerank_plugin.base.strategy import ALL, Strategy, Term
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.lucene_reader import pyjnius_lock
+from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.pubmed_syntax import MOST_OF_NAME
 
 _SMALL = "of|the|and|de|for|in|on|&"
@@ -26,12 +30,9 @@ _WORDS = "am an as at be by do go he if in is it me my no of on or so to up us v
 _NOT_NAMES = "all and are but can did does for from has have how not should than that the was what when who with"
 _SMALL_INITIALS = rf"(?!(?:{_WORDS.replace(' ', '|')})(?!\w))[^\W\d_A-Z]{{1,2}}"
 _SMALL_NAME = rf"(?!(?:{f'{_WORDS} {_NOT_NAMES}'.replace(' ', '|')})(?!\w))[^\W\d_A-Z][^\W\d_A-Z'’-]+"
-_SMALL_AUTHOR = re.compile(rf"(?:(?:{_PARTICLE}) ){{0,3}}{_SMALL_NAME} {_SMALL_INITIALS}")
+_SMALL_AUTHOR = re.compile(rf"(?<!\S)(?:(?:{_PARTICLE}) ){{0,3}}{_SMALL_NAME} {_SMALL_INITIALS}(?![\w-])")
 _YEAR = re.compile(r"\(?(?:19|20)\d\d[).]?", re.ASCII)
-_MAY_HOLD = re.compile(
-    rf"(?<!\w){_CAPITAL},? [^\W\d_a-zß-ÿ]{{1,3}}(?![\w-])|(?<!\S){_SMALL_NAME} {_SMALL_INITIALS}(?![\w-])"
-    rf"|(?<!\S){_YEAR.pattern}\s*$"
-)
+_MAY_HOLD = re.compile(rf"(?<!\w){_CAPITAL},? [^\W\d_a-zß-ÿ]{{1,3}}(?![\w-])|(?<!\S){_YEAR.pattern}\s*$")
 LONGEST = 200  # characters of a text that is looked through
 
 
@@ -90,15 +91,31 @@ class KnownNames:
         self.found.append(name)
         return count, name
 
+    def may_be_in(self, text: str) -> bool:
+        """Whether plain words may have a name among them.
+
+        Names in small letters are looked up, since many words look like them: vitamin d.
+        """
+        if len(text) > LONGEST or may_hold_names(text):
+            return len(text) <= LONGEST
+        authors = [folded(match[0]) for match in _SMALL_AUTHOR.finditer(text)]
+        if not authors:
+            return False
+        with suppress(InputError):  # of a cluster
+            reader, term = self.index.shared_reader, java_class("org.apache.lucene.index.Term")
+            with pyjnius_lock:
+                return any(reader.docFreq(term("author_names", author)) for author in authors)
+        return True
+
     def count(self, strategy: Strategy) -> int:
         """The number of documents that match."""
         return self.index.count(Filter((), strategy=strategy))
 
 
 def may_hold_names(text: str) -> bool:
-    """Whether plain words may have a name among them: a last name and initials, or a year at their end.
+    """Whether words have a last name with a capital letter and initials, or a year at their end.
 
-    >>> [may_hold_names(text) for text in ("Smith JA", "smith ja aspirin", "Lancet Oncol 2019", "aspirin as a cure")]
-    [True, True, True, False]
+    >>> [may_hold_names(text) for text in ("Smith JA aspirin", "Lancet Oncol 2019", "aspirin for stroke", "Take it")]
+    [True, True, False, False]
     """
-    return len(text) <= LONGEST and _MAY_HOLD.search(text) is not None
+    return _MAY_HOLD.search(text) is not None

@@ -19,7 +19,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.strategy_query import StrategyQueries
 from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.ranking.citations import cited
-from rerank_plugin.ranking.known_names import KnownNames, may_hold_names
+from rerank_plugin.ranking.known_names import KnownNames
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
 from rerank_plugin.ranking.suggestions import suggest
 from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, Reader, is_strategy
@@ -134,7 +134,7 @@ def _strategy(index: Index, text: str, reader: Reader, names: KnownNames) -> Str
 def _named(index: Index, text: str, reader: Reader, names: KnownNames) -> Strategy | None:
     """Words with an author or a journal among them, all required; None if no document has all, or there is no name."""
     text = _ET_AL.sub(" ", text)
-    if not reader.term_mapping or not may_hold_names(text):
+    if not reader.term_mapping or not names.may_be_in(text):
         return None
     before = list(reader.notes)
     with suppress(InputError):
