@@ -147,7 +147,7 @@ def _nbib(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator
             lines += [("CN", author)] if author == full else names
         lines += [("AD", text) for text in texts(metadata, "affiliation")]
         lines += [(tag, text) for tag, name in one.items() for text in texts(metadata, name)]
-        lines += [("LID", f"{doi} [doi]") for doi in texts(metadata, "doi")]
+        lines += [(tag, f"{doi} [doi]") for doi in texts(metadata, "doi") for tag in ("LID", "AID")]
         lines += [("IS", f"{issn} (Print)") for issn in texts(metadata, "issn")]
         lines += [("DEP", date.replace("-", "")) for date in texts(metadata, "electronic_date")]
         lines += [("EDAT", date.replace("-", "/")) for date in texts(metadata, "entry_date")]

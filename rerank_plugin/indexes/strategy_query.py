@@ -109,6 +109,8 @@ class StrategyQueries:
         if isinstance(strategy, Term):
             if strategy.field in WORDS:
                 return self._words(strategy)
+            if strategy.field == "sb":
+                return self._with_abstract(strategy)
             return self._ids(strategy) if strategy.field in IDS else self._value(strategy)
         if not strategy.parts:
             return java_class("org.apache.lucene.search.MatchAllDocsQuery")()
@@ -286,6 +288,14 @@ class StrategyQueries:
         found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(f"{beginning} ".encode()))
         value = "" if found.toString() == "END" else listed.term().utf8ToString()
         return value if value.startswith(f"{beginning} ") else None
+
+    def _with_abstract(self, term: Term) -> Any | None:
+        """The query of documents with an abstract; None for an index of another program, which does not tell."""
+        field = next(name for name, text in UNSTEMMED.items() if text == "abstract")
+        if field not in self.fields:
+            self._note(f"{term} is not indexed here, and is left out")
+            return None
+        return java_class("org.apache.lucene.search.FieldExistsQuery")(field)
 
     def _ids(self, term: Term) -> Any:
         value = term.text.lower() if term.field != "pmid" else term.text

@@ -124,6 +124,8 @@ def _limit(text: str) -> str | None:
         return f"{match[1]}:{'present' if last.isalpha() else last}[dp]"
     if name.removesuffix(" language") in LANGUAGE_FORMS:
         return f"{name.removesuffix(' language')}[la]"
+    if name == "abstracts":
+        return "hasabstract[sb]"
     if name in ("humans", "animals", "female", "male"):
         return f"{name}[mh]"
     return f'"{name}"[pt]' if name in _TYPES else None

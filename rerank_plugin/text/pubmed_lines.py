@@ -48,7 +48,7 @@ _AGES = {
 _SUBJECTS = {"humans": "humans", "other animals": "animals", "animals": "animals", "female": "female", "male": "male"}
 _SEXES = ("female", "male")
 _LACKING = (
-    "abstract", "free full text", "full text", "associated data", "medline", "nursing journals", "dental journals",
+    "free full text", "full text", "associated data", "medline", "nursing journals", "dental journals",
     "core clinical journals", "veterinary science", "cancer", "aids", "bioethics", "toxicology",
 )  # fmt: skip
 
@@ -205,6 +205,8 @@ def filters_strategy(filters: str, note: Callable[[str], None]) -> str:
             kinds.setdefault("dates", []).append(f'"last {match[1] or match[2]}"[dp]')
         elif name in _LACKING:
             note(f"the filter '{part:.60}' is not indexed, and is left out")
+        elif name == "abstract":
+            kinds["abstract"] = ["hasabstract[sb]"]
         elif name == "exclude preprints":
             excluded = " NOT preprint[pt]"
         elif age and ":" in name:

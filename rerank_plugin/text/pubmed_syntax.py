@@ -315,8 +315,7 @@ class Reader:
                 self._note(f"the subset {bare}[sb] is not indexed, and is left out")
             return subset
         if name in ("tw", ALL) and bare.lower() in ("hasabstract", "hasabstracttext"):
-            self._note(f"{bare} is not indexed, and is left out")
-            return None
+            return SUBSETS["hasabstract"]
         if name in HEADINGS and (name == "sh" or "/" in bare):
             text = with_qualifier(bare)
             alone = "/" not in text and (truncated or not narrower(text))

@@ -64,7 +64,7 @@ UNANSWERED = {
 }
 # Subsets that the index can answer, by what they mean.
 SUBSETS: dict[str, Strategy] = {
-    "all": EVERYTHING,
+    "all": EVERYTHING, "hasabstract": Term("hasabstract", "sb"),
     "systematic": Term("systematic review", "pt"), "systematicreview": Term("systematic review", "pt"),
     "systematic review": Term("systematic review", "pt"), "review": Term("review", "pt"),
     "meta-analysis": Term("meta-analysis", "pt"), "clinicaltrial": Term("clinical trial", "pt"),

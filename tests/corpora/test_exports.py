@@ -57,6 +57,7 @@ def test_every_metadata_is_tried():
 def test_nbib_as_pubmed_writes_it():
     lines = "".join(EXPORTS["nbib"].write(RECORDS[:1])).splitlines()
     assert {"TI  - [Früh: “A & B” 50% of x_1].", "IS  - 0000-1234 (Print)", "DEP - 20181231", "AU  - Tran B Jr",
+            "AID - 10.1000/x_1 [doi]",
             "RN  - EC 3.1.1.3 (Lipase)", "RN  - 0 (Aspirin (all))"} <= {*lines}  # fmt: skip
 
 

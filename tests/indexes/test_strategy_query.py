@@ -138,6 +138,7 @@ def test_words_as_they_stand(index, strategy):
         ("2018/12[dp] NOT 2018[ppdat]", [0]),  # by the date online
         ("2018[epdat]", [0]),
         ("pain NOT (acute OR the)", []),
+        ("all[sb] NOT hasabstract", [3]),
     ],
 )
 def test_fields(index, strategy, rows):

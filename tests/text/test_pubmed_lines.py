@@ -25,6 +25,7 @@ TYPES = 'a[ti] AND (("Clinical Trial, Phase III"[pt] OR "Review"[pt]) AND "Engli
     "text, read_as",
     [
         ("Search: a Filters: Clinical Trial, from 2010 - 2020", 'a AND ("Clinical Trial"[pt] AND 2010:2020[dp])'),
+        ("Search: a Filters: Abstract", "a AND hasabstract[sb]"),
         ('#3 Search: "a b" Sort by: Most Recent', '"a b"'),
         ("Search (a[ti]) Filters: Clinical Trial, Phase III, Review, English Sort by: Author", TYPES),
         ("a Filters: in the last 5 years, Exclude preprints", None),
@@ -96,7 +97,7 @@ def test_what_is_left_out_or_of_another_language_is_told():
         ("or/1-3,5", "1 OR 2 OR 3 OR 5"),
         ("remove duplicates from 9", "9"),
         ('limit 4 to (english language and yr="2010 -Current")', "4 AND english[la] AND 2010:present[dp]"),
-        ("limit 4 to (review and full text)", None),
+        ("limit 4 to (abstracts and full text)", None),
         *(
             (line, None)
             for line in (
