@@ -186,6 +186,11 @@ def _combinations(
     return combinations, binary[0] if binary else None
 
 
+def pooled_accuracies(pairs: DocumentPairs) -> dict[str, dict[str, float]]:
+    """The bars of figure 4: by combination and run, the accuracy over the pairs of all queries."""
+    return {each.name: {run: each.pooled(run) for run in pairs.runs} for each in pairs.combinations}
+
+
 def report(pairs: DocumentPairs, against: letters.Against) -> Report:
     """[P], table 3, with a row for binary judgments, and below it the numbers of figure 4.
 

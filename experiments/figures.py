@@ -53,6 +53,25 @@ def plot_trainings(histories: Mapping[str, list[dict]], path: Path) -> None:
             axes.set_title(title)
 
 
+def plot_pairs(accuracies: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path) -> None:
+    """[P] figure 4: for each set of documents a panel, with a bar per pair of labels and model, from 0 to 1."""
+    every = dict.fromkeys(
+        model for of_pairs in accuracies.values() for of_pair in of_pairs.values() for model in of_pair
+    )
+    colors = {model: f"C{number}" for number, model in enumerate(every)}
+    with pictures.panels(path, len(accuracies), 1, overwrite=True) as panels:
+        for (axes,), (title, of_pairs) in zip(panels, accuracies.items()):
+            models = list(next(iter(of_pairs.values())))
+            width = 0.85 / len(models)
+            for place, model in enumerate(models):
+                at = [pair + (place - (len(models) - 1) / 2) * width for pair in range(len(of_pairs))]
+                axes.bar(at, [of_pair[model] for of_pair in of_pairs.values()], width, color=colors[model], label=model)
+            axes.axhline(0.5, color="gray", linestyle=":", linewidth=1)  # an order by chance
+            axes.set(title=title, ylabel="pairs in the right order", ylim=(0, 1))
+            axes.set_xticks(range(len(of_pairs)), list(of_pairs))
+        pictures.legend_below(panels[0][0].figure)
+
+
 class Line(NamedTuple):
     """A model's measure by the number of training queries."""
 

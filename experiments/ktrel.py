@@ -8,7 +8,6 @@ stages are made one by one.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,8 +29,9 @@ from experiments.ktrel_rows import (
     Kind,
     KtrelRow,
 )
-from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, Trial, TriedSetting, drawn
+from experiments.ktrel_settings import ALL, VALIDATION, KtrelSettings, Queries, TriedSetting
 from experiments.plan import Plan, Step, merged, once
+from experiments.trials import Trial, trains_words
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.files.outputs import INNER, replacing
@@ -85,10 +85,6 @@ class KtrelPlan(Plan):
         names = {row.name for row in self.rows()}
         return [BY_NAME[name] for name in self.settings.figure_models if name in names and self.settings.sizes]
 
-    def seeds(self) -> list[int]:
-        """The seeds of the trainings of a model of the paper."""
-        return list(range(self.settings.seed, self.settings.seed + self.settings.seeds))
-
     def seeded_rows(self) -> list[KtrelRow]:
         """The rows that are trained with several seeds."""
         return [row for row in self.rows() if row.kind in TUNED and self.settings.seeds > 1]
@@ -113,18 +109,19 @@ class KtrelPlan(Plan):
         plain = [self.plain_index()] if any(ingredient.plain for ingredient in ingredients) else []
         random = [self.random_concepts()] if any(not ingredient.concepts for ingredient in ingredients) else []
         yield [self.index(), *plain, *random, *([self.titles()] if weak else [])]
-        yield [self.extended()] if encoders else []
+        trials = [(row, trial) for row in needed if row.kind in TUNED for trial in self.trials(row)]
+        yield [self.extended()] if encoders or any(trains_words(trial.options) for _, trial in trials) else []
         yield [self.titles_index()] if weak else []
         yield [self.pretraining()] if weak else []
         yield [self.validation_search(tried) for tried in settings.bm25()]
         yield [self.validation_search(tried) for tried in settings.rm3(self.bm25)]
         if settings.validation_candidates:
             yield [self.run(BY_NAME[RM3], self.validation)]
-        yield [self.trial_training(row, trial) for row in needed if row.kind in TUNED for trial in self.trials(row)]
+        yield [self.trial_training(row, trial) for row, trial in trials]
         sized = [(row, size) for row in self.figure_rows() for size in settings.sizes if size != ALL]
         trained = [self.training(row) for row in needed if row.kind in TRAINED and row.kind != Kind.RERANKED]
         trained += [self.ingredient(ingredient) for ingredient in ingredients]
-        seeded = [(row, seed) for row in self.seeded_rows() for seed in self.seeds()]
+        seeded = [(row, seed) for row in self.seeded_rows() for seed in settings.training_seeds]
         trained += [self.training(row, seed=seed) for row, seed in seeded]
         yield once([*trained, *(self.training(row, size) for row, size in sized)])
         sized_encoders = [(row, size) for row, size in sized if row.kind in ENCODERS]
@@ -177,8 +174,7 @@ class KtrelPlan(Plan):
 
     def extended(self) -> Step:
         """Word vectors for all words of the index."""
-        command = ("embed", "extend", "--words", self.settings.words, "--index", self.index().output, "--overwrite")
-        return self.step("words", "extended", command)
+        return self.extended_words("words", self.index())
 
     def titles(self) -> Step:
         """Titles as queries, with their abstracts as relevant documents."""
@@ -255,12 +251,11 @@ class KtrelPlan(Plan):
 
     def trials(self, row: KtrelRow) -> list[Trial]:
         """The hyper-parameters to try for a row of the paper."""
-        return drawn(row.name, self.settings.trials, self.settings.seed)
+        return self.settings.drawn(row.name)
 
     def trial_training(self, row: KtrelRow, trial: Trial) -> Step:
-        values = re.sub(r"[^\w.]+", "-", "-".join(value for _, value in trial.values))
         options = (*self._of_paper(row, trial), "--epochs", self.settings.trial_epochs)
-        return self._train("trials", f"{row.name}-{values}", row, options)
+        return self._train("trials", f"{row.name}-{trial.name}", row, options)
 
     def trial(self, row: KtrelRow) -> Trial:
         """The hyper-parameters with the best validation MAP in their short training."""
@@ -332,7 +327,7 @@ class KtrelPlan(Plan):
             words = None
         if ingredient.plain:
             index, words = self.plain_index(), settings.plain_words
-        elif (row.kind in ENCODERS and ingredient.extended) or "trained_words=true" in options:
+        elif (row.kind in ENCODERS and ingredient.extended) or trains_words(options):
             words = self.extended().output
         concepts = settings.concepts if ingredient.concepts else self.random_concepts().output
         command = [

@@ -30,6 +30,7 @@ from experiments.ktrel_settings import ALL, KtrelSettings
 from experiments.marks import superscript
 from experiments.page import Page, image
 from experiments.plan import Runner, Step
+from experiments.trials import chosen_line, mean_and_range
 from rerank_plugin.files import tables
 
 ALPHA, FIGURE_ALPHA = 0.01, 0.05  # [K] table 1, figure 2
@@ -142,7 +143,7 @@ class KtrelPage(Page):
 
     def _seeds(self) -> Iterator[str]:
         """Means and ranges over the seeds, and tests between the models of the paper, with each query's mean."""
-        plan, rows, seeds = self.plan, self.plan.seeded_rows(), self.plan.seeds()
+        plan, rows, seeds = self.plan, self.plan.seeded_rows(), self.settings.training_seeds
         if not rows:
             return
         runs = {
@@ -157,8 +158,8 @@ class KtrelPage(Page):
             cells = []
             for name in MEASURES:
                 of_seeds = np.stack([found.values[f"{row.name} {seed}"][name] for seed in seeds])  # [seeds, Q]
-                values[row.name][name], means = of_seeds.mean(axis=0), of_seeds.mean(axis=1)
-                cells.append(f"{means.mean():.4f} ({means.min():.3f} to {means.max():.3f})")
+                values[row.name][name] = of_seeds.mean(axis=0)
+                cells.append(mean_and_range(of_seeds))
             lines.append([row.title, *cells])
         yield f"## {len(seeds)} seeds"
         yield (
@@ -291,11 +292,13 @@ class KtrelPage(Page):
             yield f"Hyper-parameters were tried in trainings of at most {settings.trial_epochs} epochs."
 
     def _chosen_trial(self, row: KtrelRow) -> list[str]:
-        tried, trial = self.plan.trials(row), self.plan.trial(row)
-        if not tried:
-            return [row.title, f"{trial} (given)", "1", ""]
-        reached = self.plan.reached(self.plan.trial_training(row, trial))["AP"]
-        return [row.title, str(trial), str(len(tried)), f"{reached:.4f}"]
+        measure = VALIDATION_MEASURES[0]
+        return chosen_line(
+            row.title,
+            self.plan.trials(row),
+            self.plan.trial(row),
+            lambda trial: self.plan.reached(self.plan.trial_training(row, trial))[measure],
+        )
 
     def _chosen_weights(self, row: KtrelRow) -> list[str]:
         tuning = json.loads(self.plan.fusion_weights(row).output.read_text(encoding="utf-8"))

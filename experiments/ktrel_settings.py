@@ -6,7 +6,6 @@ tuned by equally many short trainings each, with hyper-parameters drawn at rando
 
 from __future__ import annotations
 
-import random
 import re
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +14,8 @@ from typing import NamedTuple
 import rerank_plugin as rp
 from experiments import ktrel_rows as rows_of
 from experiments.ktrel_rows import BY_NAME
-from experiments.settings import Settings, check_known, option, size
+from experiments.settings import check_known, option, size
+from experiments.trials import TrialSettings
 from rerank_plugin.corpora.specs import exists
 
 VALIDATION = "validation"
@@ -50,62 +50,8 @@ class TriedSetting(NamedTuple):
     shown: str
 
 
-class Trial(NamedTuple):
-    """Hyper-parameters of a model, which a short training tries: (name, value) each."""
-
-    values: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options of its training."""
-        of_training = [(f"--{name.replace('_', '-')}", value) for name, value in self.values if name in OF_TRAINING]
-        of_model = [f"{name}={value}" for name, value in self.values if name not in OF_TRAINING]
-        return (*(word for option in of_training for word in option), *(("--set", *of_model) if of_model else ()))
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.values) or "the defaults"
-
-
-OF_TRAINING = ("batch_size", "learning_rate")  # have options of their own
-
-# The values to try. KTRel's are the paper's ([K] 4.2); for the others it took those of MatchZoo's tuner, 10 at random.
-GRIDS: dict[str, dict[str, tuple]] = {
-    "ktrel": {
-        "heads": (1, 2, 5, 10), "feed_forward": (50, 100, 200, 500), "batch_size": (10, 20, 50),
-        "dropout": (0.1, 0.2, 0.3, 0.4, 0.5),
-    },
-    "duet": {
-        "learning_rate": (0.0003, 0.001, 0.003), "batch_size": (32, 128), "filters": (50, 150, 300),
-        "dropout": (0.1, 0.2, 0.5),
-    },
-    "knrm": {
-        "learning_rate": (0.0003, 0.001, 0.003, 0.01), "batch_size": (32, 64, 128), "trained_words": ("true", "false"),
-    },
-    "drmm": {
-        "learning_rate": (0.001, 0.003, 0.01, 0.03), "batch_size": (32, 64, 128), "bins": (11, 30),
-        "hidden": ("[14]", "[10,5]"),
-    },
-    "conv-knrm": {
-        "learning_rate": (0.0003, 0.001, 0.003), "batch_size": (32, 64, 128), "filters": (64, 128),
-        "trained_words": ("true", "false"),
-    },
-}  # fmt: skip
-
-
-def grid(row: str) -> list[Trial]:
-    """All combinations of a row's values."""
-    values = GRIDS["ktrel" if row.startswith("ktrel") else row]
-    return [Trial(tuple(zip(values, map(str, chosen)))) for chosen in product(*values.values())]
-
-
-def drawn(row: str, count: int, seed: int) -> list[Trial]:
-    """A random sample of ``count`` trials of a row's grid; larger samples begin with smaller ones."""
-    trials = grid(row)
-    return random.Random(f"{row} {seed}").sample(trials, len(trials))[:count]
-
-
 @dataclass(frozen=True, kw_only=True)
-class KtrelSettings(Settings):
+class KtrelSettings(TrialSettings):
     """Table 1 and figure 2 of the KTRel paper (CIRCLE 2020) on a judged collection with a knowledge base: tunes BM25
     and RM3, tunes and trains DUET, KNRM, DRMM, Conv-KNRM and KTRel by the paper's recipe, trains KTRel by ours, and
     hybrids of KTRel and BM25-RM3, ranks the whole collection with each, and writes a Markdown page with the published
@@ -162,9 +108,6 @@ class KtrelSettings(Settings):
         least=0,
     )
     sizes: tuple[str, ...] = size("numbers of training queries in figure 2", ("100", "200", "500", "1000", "2000", ALL))
-    trials: int = size("hyper-parameters to try for each model of the paper; 0: fixed ones", 6, least=0)
-    trial_epochs: int = size("largest number of epochs of a trial", 4)
-    seeds: int = size("trainings of each model of the paper with the chosen hyper-parameters, by seed", 1)
     weak_queries: int = size("titles to pre-train on", 38_000)
     weak_epochs: int = size("epochs of the pre-training", 3)
     k1: tuple[float, ...] = size("k1 of BM25 to try", (0.5, 0.9, 1.2, 1.6, 2.0))

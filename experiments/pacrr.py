@@ -1,45 +1,51 @@
 """The experiments of [P] on any judged collections: its rows, and the steps that make a run of each.
 
-On every collection each model is trained once, on BM25's candidates, and re-ranks the test queries' candidates of BM25
-and of query likelihood (table 1), a folder of runs (table 2, figure 3) and, if there are judgments of non-relevant
-documents, the judged documents alone (table 3). PACRR-kwindow is trained with several hyper-parameters (figure 5); the
-best on the validation queries is in the tables, and gives PACRR-firstk n_s and l_g.
+On every collection each model is trained on BM25's candidates, and re-ranks the test queries' candidates of BM25 and of
+query likelihood (table 1), a folder of runs (table 2, figure 3) and, if there are judgments of non-relevant documents,
+the judged documents alone (table 3, figure 4). Equally many trials of each model, on the collection's own validation
+queries, choose its hyper-parameters. PACRR-kwindow is also trained at length with several hyper-parameters (figure 5);
+the best of them, and PACRR-firstk with its n_s and l_g, are rows of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import rerank_plugin as rp
-from experiments.plan import Plan, Step, digest, merged
-from experiments.settings import Settings, check_known, option, size
+from experiments.plan import Plan, Step, digest, merged, once
+from experiments.settings import check_known, option, size
+from experiments.trials import Trial, TrialSettings, trains_words
 
 ORDER, FIRSTK, KWINDOW = "order", "pacrr-firstk", "pacrr-kwindow"  # ORDER: the runs before re-ranking
+SWEPT = {"pacrr-firstk-swept": FIRSTK, "pacrr-kwindow-swept": KWINDOW}  # with the best hyper-parameters of figure 5
 FIRST_STAGES = ("bm25", "qld")
 MEASURES = ("ERR@20", "NDCG.20")  # [P] takes both from the TREC script: gains 2^rel - 1
 
-# Learning rates and epochs that differ from the defaults were tuned on NFCorpus's dev split.
-PACRR = "--model pacrr --learning-rate 0.003 --set"
+PACRR = "--model pacrr --learning-rate 0.003 --set"  # the learning rate of figure 5, tuned on NFCorpus's dev split
 
 
-class Baseline(NamedTuple):
-    """A baseline of PACRR."""
+class Model(NamedTuple):
+    """A model whose hyper-parameters trials choose."""
 
     title: str
-    letter: str  # its letter in the tables
-    train: str  # options of its training
+    letter: str  # of a baseline in the tables
+    train: str  # options of its training, which those of a trial override
 
 
 BASELINES = {
-    "duet-local": Baseline("DUET-local", "L", "--model duet --set parts=local"),
-    "drmm": Baseline("DRMM", "D", "--model drmm"),
-    "matchpyramid": Baseline("MatchPyramid", "M", "--model matchpyramid"),
-    "knrm": Baseline("KNRM", "K", "--model knrm"),
-    "conv-knrm": Baseline("Conv-KNRM", "C", "--model conv-knrm --epochs 4"),
+    "duet-local": Model("DUET-local", "L", "--model duet --set parts=local"),
+    "drmm": Model("DRMM", "D", "--model drmm"),
+    "matchpyramid": Model("MatchPyramid", "M", "--model matchpyramid"),
+    "knrm": Model("KNRM", "K", "--model knrm"),
+    "conv-knrm": Model("Conv-KNRM", "C", "--model conv-knrm"),
+}
+OURS = {
+    FIRSTK: Model("PACRR-firstk", "", f"{PACRR} distillation=firstk"),
+    KWINDOW: Model("PACRR-kwindow", "", f"{PACRR} distillation=kwindow"),
 }
 
 # Varied runs, instead of those of a track's participants: name and options of the search.
@@ -97,11 +103,12 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PacrrSettings(Settings):
-    """Tables 1 to 3 and figures 2, 3 and 5 of the PACRR paper (2017) on judged collections: trains PACRR-firstk and
-    -kwindow, DRMM, DUET-local, MatchPyramid, KNRM and Conv-KNRM, re-ranks BM25 and query likelihood, some thirty runs
-    of other first stages and, with --judged, the judged documents alone, and writes a Markdown page. The
-    hyper-parameters of PACRR-kwindow are chosen on the validation queries of the first collection."""
+class PacrrSettings(TrialSettings):
+    """Tables 1 to 3 and figures 2 to 5 of the PACRR paper (2017) on judged collections: tunes and trains PACRR-firstk
+    and -kwindow, DRMM, DUET-local, MatchPyramid, KNRM and Conv-KNRM, re-ranks BM25 and query likelihood, some thirty
+    runs of other first stages and, with --judged, the judged documents alone, and writes a Markdown page. The
+    hyper-parameters of figure 5 are chosen on the validation queries of the first collection, all others by trials on
+    the collection's own."""
 
     collection: tuple[tuple[str, ...], ...] = option(
         "name, documents, and queries with judgments; may be repeated",
@@ -142,8 +149,13 @@ class PacrrSettings(Settings):
         return [Collection(*values, dict(self.judged).get(values[0])) for values in self.collection]
 
     @property
-    def baselines(self) -> dict[str, Baseline]:
+    def baselines(self) -> dict[str, Model]:
         return {name: baseline for name, baseline in BASELINES.items() if not self.only or name in self.only}
+
+    @property
+    def tuned(self) -> dict[str, Model]:
+        """The models that have trials."""
+        return {**OURS, **self.baselines}
 
     def sizes(self) -> list[Sizes]:
         """The models of figure 5, each once, the base first."""
@@ -162,12 +174,15 @@ class PacrrPlan(Plan):
 
     def rows(self) -> dict[str, str]:
         """The rows of the tables, and their titles."""
-        baselines = {name: model.title for name, model in self.settings.baselines.items()}
-        return {FIRSTK: "PACRR-firstk", KWINDOW: "PACRR-kwindow", **baselines}
+        ours = {name: model.title for name, model in OURS.items()}
+        swept = {name: f"{OURS[model].title}, best of figure 5" for name, model in SWEPT.items()}
+        return {**ours, **swept, **{name: model.title for name, model in self.settings.baselines.items()}}
 
     def stages(self) -> Iterator[list[Step]]:
         settings = self.settings
         every, swept = settings.collections, [each for each in settings.collections if each.name in settings.sweep]
+        trials = [(name, trial) for name in settings.tuned for trial in settings.drawn(name)]
+        trained_words = any(trains_words(trial.options) for _, trial in trials)
         yield [self.index(collection) for collection in every]
         yield [
             step
@@ -176,27 +191,50 @@ class PacrrPlan(Plan):
                 *(self.candidates(collection, split) for split in ("train", "validation")),
                 *(self.run(collection, stage, ORDER) for stage in FIRST_STAGES),
                 *self.many_runs(collection),
+                *([self.extended(collection)] if trained_words else []),
             )
         ]
         yield [
             *(self.training(collection, sizes.row) for collection in swept for sizes in settings.sizes()),
-            *(self.training(collection, name) for collection in every for name in settings.baselines),
+            *(self.trial_training(collection, name, trial) for collection in every for name, trial in trials),
         ]
-        yield [
-            self.training(collection, name)
-            for collection in every
-            for name in (FIRSTK, *(() if collection in swept else (self.best(collection).row,)))
-        ]
-        yield [
-            *(self.run(collection, "judged", ORDER) for collection in every if collection.judged),
-            *(
-                self.run(collection, setting, name)
-                for collection in every
-                for name in self.rows()
-                for setting in _settings(collection)
-            ),
-            *(self.run(collection, "sweep", sizes.row) for collection in swept for sizes in settings.sizes()),
-        ]
+        seeded = [(name, seed) for name in settings.tuned for seed in settings.training_seeds]
+        trained = [self.training(collection, name, seed) for collection in every for name, seed in seeded]
+        best = [self.training(collection, name) for collection in every for name in SWEPT]
+        known = {self.training(collection, sizes.row) for collection in swept for sizes in settings.sizes()}
+        yield once(step for step in (*trained, *best) if step not in known)
+        yield once(
+            [
+                *(self.run(collection, "judged", ORDER) for collection in every if collection.judged),
+                *(
+                    self.run(collection, setting, name)
+                    for collection in every
+                    for name in self.rows()
+                    for setting in _settings(collection)
+                ),
+                *(self.run(collection, "sweep", sizes.row) for collection in swept for sizes in settings.sizes()),
+                *(
+                    self.run(collection, stage, name, seed)
+                    for collection in every
+                    for stage in FIRST_STAGES
+                    for name, seed in seeded
+                ),
+            ]
+        )
+
+    def trial_training(self, collection: Collection, name: str, trial: Trial) -> Step:
+        options = (*merged(self.settings.tuned[name].train.split(), trial.options),)
+        epochs = ("--epochs", self.settings.trial_epochs)
+        return self._train(collection, "trials", f"{name}-{trial.name}", (*options, *epochs))
+
+    def trial(self, collection: Collection, name: str) -> Trial:
+        """The hyper-parameters with the best measure on the collection's validation queries in their trial."""
+        if not (tried := self.settings.drawn(name)):
+            return Trial()
+        return self.chosen(tried, lambda trial: self.reached(self.trial_training(collection, name, trial))[MEASURES[0]])
+
+    def extended(self, collection: Collection) -> Step:
+        return self.extended_words(f"{collection.name}/words", self.index(collection))
 
     def best(self, collection: Collection) -> Sizes:
         """The hyper-parameters of PACRR-kwindow with the best measure on the validation queries."""
@@ -228,26 +266,32 @@ class PacrrPlan(Plan):
             return self.run(collection, documents, ORDER).output
         return self.many_runs(collection)[0].output.parent
 
-    def training(self, collection: Collection, name: str) -> Step:
+    def training(self, collection: Collection, name: str, seed: int | None = None) -> Step:
         """The training of a row of the tables, or of figure 5."""
-        settings = self.settings
-        if name == KWINDOW:
-            name = self.best(collection).row
-        options = {sizes.row: sizes.options for sizes in settings.sizes()}
-        options |= {baseline: model.train for baseline, model in settings.baselines.items()}
-        if name == FIRSTK:
-            options[FIRSTK] = f"{PACRR} distillation=firstk {self.best(collection).shared}"
+        options = {sizes.row: sizes.options for sizes in self.settings.sizes()}
+        if name in SWEPT:
+            best = self.best(collection)
+            if SWEPT[name] == KWINDOW:
+                name = best.row
+            options[name] = best.options if name == best.row else f"{OURS[FIRSTK].train} {best.shared}"
+        if name in options:
+            return self._train(collection, "checkpoints", name, options[name].split(), seed)
+        trial = self.trial(collection, name)
+        tuned = merged(self.settings.tuned[name].train.split(), trial.options)
+        return self._train(collection, "checkpoints", name, tuned, seed)
+
+    def _train(self, collection: Collection, kind: str, name: str, options: Sequence, seed: int | None = None) -> Step:
+        settings, index = self.settings, self.index(collection)
         candidates = [self.candidates(collection, split).output for split in ("train", "validation")]
         command = [
             "--train", collection.train, "--validation", collection.validation, "--train-run", candidates[0],
             "--validation-run", candidates[1], "--depth", settings.depth, "--measures", *MEASURES,
             "--epochs", settings.epochs, "--pairs-per-query", settings.pairs, *settings.train_option,
-            *options[name].split(),
         ]  # fmt: skip
-        index = self.index(collection)
-        return self.train(f"{collection.name}/checkpoints", name, index, settings.words, *merged(command))
+        words = self.extended(collection).output if trains_words(options) else settings.words
+        return self.train(f"{collection.name}/{kind}", name, index, words, *merged(command, options), seed=seed)
 
-    def run(self, collection: Collection, setting: str, name: str) -> Step:
+    def run(self, collection: Collection, setting: str, name: str, seed: int | None = None) -> Step:
         """A row's run of the test queries in a setting; `ORDER` is the run before re-ranking.
 
         Settings are the first stages of table 1, ``all`` or ``judged`` documents of table 2's runs (folders), the
@@ -264,7 +308,7 @@ class PacrrPlan(Plan):
             options = ["--run", self.runs_before(collection, "all")]
             options += ["--judged-only", collection.judged] if setting == "judged" else []
         if name != ORDER:
-            options += ["--reranker", self.training(collection, name).output, "--tag", name]
+            options += ["--reranker", self.training(collection, name, seed).output, "--tag", name]
         folder = setting in ("all", "judged")
         return self._search(collection, "test", f"{setting}/{name}", *options, suffix="" if folder else ".run")
 

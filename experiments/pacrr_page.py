@@ -1,16 +1,19 @@
-"""The page of the PACRR experiments: tables 1 to 3 and figures 2, 3 and 5 of [P], from the runs of :mod:`pacrr`."""
+"""The page of the PACRR experiments: tables 1 to 3 and figures 2 to 5 of [P], from the runs of :mod:`pacrr`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 import rerank_plugin as rp
 from experiments import document_pairs, letters, many_runs, match_counts
-from experiments.figures import Curve, plot_hyper_parameters, plot_trainings
-from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, Collection, PacrrPlan, PacrrSettings
+from experiments.figures import Curve, plot_hyper_parameters, plot_pairs, plot_trainings
+from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, SWEPT, Collection, PacrrPlan, PacrrSettings
 from experiments.page import Page, image
 from experiments.plan import Step, history
+from experiments.trials import Trial, chosen_line, mean_and_range
 from rerank_plugin.corpora import judgments, queries_and_judgments
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.files import tables
@@ -30,7 +33,7 @@ class PacrrPage(Page):
 
     def about(self) -> tuple[str, str]:
         return (
-            "Tables 1 to 3 and figures 2, 3 and 5 of Hui et al., 2017.",
+            "Tables 1 to 3 and figures 2 to 5 of Hui et al., 2017.",
             ". NDCG.20 has gain 2^rel - 1, as the paper's nDCG@20; the top of ERR@20's scale is the highest grade of "
             "the collection's test judgments; judged queries without candidates count as 0.",
         )
@@ -56,11 +59,13 @@ class CollectionPart:
         yield (
             f"`{collection.corpus}`: trained on `{collection.train}`, chosen on `{collection.validation}`, measured on "
             f"`{collection.test}` "
-            f"({len(self.judgments):,} judged queries). PACRR-kwindow has {sizes}, PACRR-firstk the same n_s and l_g "
-            "and l_d 768."
+            f"({len(self.judgments):,} judged queries). The best PACRR-kwindow of figure 5 has {sizes}; the row of "
+            "PACRR-firstk beside it has the same n_s and l_g, and l_d 768, as all of firstk."
         )
         yield from self._candidates()
+        yield from self._chosen()
         yield from self._table_1()
+        yield from self._seeds()
         yield from self._table_2()
         yield from self._table_3()
         if collection.name in self.settings.sweep:
@@ -70,8 +75,8 @@ class CollectionPart:
     def _figure(self, name: str):
         return self.page.figure(f"{self.collection.name}-{name}")
 
-    def _read(self, setting: str, name: str):
-        return rp.read_run(self.plan.run(self.collection, setting, name).output)
+    def _read(self, setting: str, name: str, seed: int | None = None):
+        return rp.read_run(self.plan.run(self.collection, setting, name, seed).output)
 
     def _candidates(self) -> Iterator[str]:
         """The matches in the candidates of the test queries."""
@@ -79,6 +84,27 @@ class CollectionPart:
         judged = [query for query in self.queries if self.judgments.get(query.id)]
         yield "### The candidates of BM25"
         yield match_counts.markdown(judged, self._read("bm25", ORDER), self.judgments, index)
+
+    def _chosen(self) -> Iterator[str]:
+        """The hyper-parameters that the trials chose."""
+        settings, plan, measure = self.settings, self.plan, MEASURES[0]
+        if not settings.trials:
+            return
+
+        def line(name: str) -> list[str]:
+            def reached(trial: Trial) -> float:
+                return plan.reached(plan.trial_training(self.collection, name, trial))[measure]
+
+            return chosen_line(self.titles[name], settings.drawn(name), plan.trial(self.collection, name), reached)
+
+        yield "### What the validation queries chose"
+        yield (
+            f"Of each model's own grid, in trainings of at most {settings.trial_epochs} epochs. PACRR's grid is the "
+            "paper's, with learning rates."
+        )
+        yield tables.markdown(
+            [["", "chosen", "of", f"validation {measure}"], *(line(name) for name in settings.tuned)], texts=2
+        )
 
     def _table_1(self) -> Iterator[str]:
         for stage in FIRST_STAGES:
@@ -92,6 +118,40 @@ class CollectionPart:
         title, letter = FIRST_STAGE_TITLES[stage]
         runs = {label: self._read(stage, name) for name, label in {ORDER: title, **self.titles}.items()}
         return runs, {**self.letters, title: letter}
+
+    def _seeds(self) -> Iterator[str]:
+        """Table 1 over several trainings of each model: means, ranges, and tests with each query's mean."""
+        seeds, tuned = self.settings.training_seeds, self.settings.tuned
+        if len(seeds) == 1:
+            return
+        yield f"### Table 1 with {len(seeds)} seeds"
+        yield from self.page.departures()
+        yield (
+            f"The models trained with the seeds {', '.join(map(str, seeds))}: the mean, and the lowest and highest "
+            "mean of one training. Tests take each query's mean over the seeds."
+        )
+        for stage in FIRST_STAGES:
+            title, letter = FIRST_STAGE_TITLES[stage]
+            values = {title: [evaluate(self.judgments, {title: self._read(stage, ORDER)}, TABLE_1).values[title]]}
+            for name, model in tuned.items():
+                runs = {str(seed): self._read(stage, name, seed) for seed in seeds}
+                values[model.title] = list(evaluate(self.judgments, runs, TABLE_1).values.values())
+            of_seeds = {
+                measure: {row: np.stack([of_run[measure] for of_run in of_row]) for row, of_row in values.items()}
+                for measure in TABLE_1
+            }  # by measure and row, float64 [seeds, Q]
+            against = {**self.letters, title: letter}
+            notes = {
+                measure: letters.letters({row: array.mean(axis=0) for row, array in of_measure.items()}, against)
+                for measure, of_measure in of_seeds.items()
+            }
+            lines = [["", *TABLE_1]]
+            for row in values:
+                cells = [f"{mean_and_range(of_seeds[measure][row])} {notes[measure][row]}" for measure in TABLE_1]
+                lines.append([row, *(cell.strip() for cell in cells)])
+            yield f"The top {self.settings.depth} of {title}:"
+            yield tables.markdown(lines)
+            yield letters.legend(against, f"{len(self.judgments)} queries")
 
     def _table_2(self) -> Iterator[str]:
         yield "### Table 2 and figure 3: re-ranking runs of many first stages"
@@ -119,17 +179,24 @@ class CollectionPart:
         return {query: every[query] for query in self.judgments if query in every}
 
     def _table_3(self) -> Iterator[str]:
-        yield "### Table 3: document pairs"
+        yield "### Table 3 and figure 4: document pairs"
         yield from self.page.departures()
+        bars = {}
         if self.collection.judged:
             runs = {title: self._read("pairs", name) for name, title in self.titles.items()}
             yield "All judged documents, retrieved or not:"
             pairs = document_pairs.document_pairs(self._judged(), runs)
+            bars["All judged documents"] = document_pairs.pooled_accuracies(pairs)
             yield document_pairs.report(pairs, self.letters).text("markdown")
         runs, against = self._reranked("bm25")
         yield "BM25's candidates, unjudged ones as non-relevant:"
         found = document_pairs.document_pairs(self.judgments, runs, unjudged_as_nonrelevant=True)
+        bars["BM25's candidates"] = document_pairs.pooled_accuracies(found)
         yield document_pairs.report(found, against).text("markdown")
+        figure = self._figure("pairs")
+        plot_pairs(bars, figure)
+        yield "Figure 4 shows the shares over the pairs of all queries; the line is an order by chance."
+        yield image("Share of document pairs in the right order, by labels", figure)
 
     def _hyper_parameters(self) -> Iterator[str]:
         """Figure 5, and its numbers."""
@@ -154,8 +221,8 @@ class CollectionPart:
         yield from self.page.departures()
         yield (
             "One hyper-parameter is varied at a time, in one training each; differences are not tested. Validation "
-            "queries re-rank BM25's candidates, test queries those of QLD; a cross is the model in the tables above, "
-            "which was chosen on the validation queries."
+            "queries re-rank BM25's candidates, test queries those of QLD; a cross is the best on the validation "
+            "queries."
         )
         yield image(f"{measure} by hyper-parameter", figure)
         yield tables.markdown(rows)
@@ -166,18 +233,31 @@ class CollectionPart:
     def _trainings(self) -> Iterator[str]:
         """Figure 2 for all models, and what each training took."""
         rows = [["training", "parameters", "best epoch", "of", *(f"validation {one}" for one in MEASURES)]]
-        rows[0] += ["minutes", "CPU minutes"]
+        rows[0] += ["minutes", "CPU minutes", "CPU minutes of trials"]
         trainings = {title: self._training(name) for name, title in self.titles.items()}
-        for title, step in trainings.items():
+        for (name, title), step in zip(self.titles.items(), trainings.values()):
             reached = self.page.best_epoch(step, MEASURES)
-            rows.append([title, f"{parameters(step):,}", *reached, *self.page.journal.minutes([step])])
+            minutes = [*self.page.journal.minutes([step]), self._trial_minutes(name)]
+            rows.append([title, f"{parameters(step):,}", *reached, *minutes])
         figure = self._figure("trainings")
         plot_trainings({title: history(step) for title, step in trainings.items()}, figure)
         yield "### Figure 2: the trainings"
         yield image("Loss and validation measures by epoch", figure)
         yield tables.markdown(rows)
-        at_once = self.settings.at_once
-        yield f"Minutes are for the whole command, reading included, with {at_once} steps at a time."
+        yield (
+            f"The trainings with the seed {self.settings.seed}. Minutes are for whole commands, reading included, with "
+            f"{self.settings.at_once} steps at a time. The trials of the best of figure 5 are its trainings."
+        )
+
+    def _trial_minutes(self, name: str) -> str:
+        """CPU minutes of the trainings that chose a row's hyper-parameters on this collection; "" without any."""
+        trainings = []
+        if name not in SWEPT:
+            trials = self.settings.drawn(name)
+            trainings = [self.plan.trial_training(self.collection, name, trial) for trial in trials]
+        elif self.collection.name in self.settings.sweep:
+            trainings = [self._training(sizes.row) for sizes in self.settings.sizes()]
+        return self.page.journal.minutes(trainings)[1] if trainings else ""
 
 
 def parameters(training: Step) -> int:

@@ -195,6 +195,11 @@ class Plan:
         command = ("train", "--index", index.output, *given, *options, "--overwrite", "--resume")
         return self.step(kind, name, command, seed=seed)
 
+    def extended_words(self, kind: str, index: Step) -> Step:
+        """Word vectors for all words of an index."""
+        command = ("embed", "extend", "--words", self.settings.words, "--index", index.output, "--overwrite")
+        return self.step(kind, "extended", command)
+
     def chosen(self, tried: Sequence[T], value: Callable[[T], float]) -> T:
         """The candidate with the highest value; ties are won by the first."""
         return tried[0] if self.dry else max(tried, key=value)

@@ -35,8 +35,9 @@ def panels(
 
 
 def legend_below(figure, columns: int = 4) -> None:
-    """One legend for the named lines of all axes, below the axes; none without named lines."""
-    named = {line.get_label(): line for axes in figure.axes for line in axes.get_lines() if line.get_label()[0] != "_"}
+    """One legend for all that is named on the axes, below them; none without names."""
+    handles = [axes.get_legend_handles_labels() for axes in figure.axes]
+    named = {name: handle for of_axes in handles for handle, name in zip(*of_axes)}
     if not named:
         return
     figure.legend(

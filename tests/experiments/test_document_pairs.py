@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from experiments.document_pairs import document_pairs, parse_labels, report, warnings
+from experiments.document_pairs import document_pairs, parse_labels, pooled_accuracies, report, warnings
 from rerank_plugin.base.errors import InputError
 from tests.evaluation.runs import by_chance, ranked
 
@@ -47,6 +47,8 @@ def test_table_3_and_the_numbers_of_figure_4():
         "\n"
         "The same share over the pairs of all queries.\n"
     )
+    bars = pooled_accuracies(document_pairs(JUDGMENTS, RUNS, labels=NAMES))
+    assert bars["HRel vs Rel"] == {"m": 1, "n": 0} and bars["Rel vs NRel"] == {"m": 2 / 3, "n": 2 / 3}
 
 
 def test_the_averages_of_the_paper():

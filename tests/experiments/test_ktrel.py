@@ -12,8 +12,9 @@ from experiments.ktrel import KtrelPlan, mean_average_precision, read
 from experiments.ktrel_measures import Measured, measure, once, unseen, words
 from experiments.ktrel_page import published_line, value_cell
 from experiments.ktrel_rows import BEST, BY_NAME, INGREDIENTS, MEASURES, PUBLISHED, RECIPE, RM3, ROWS
-from experiments.ktrel_settings import KtrelSettings, Queries, drawn, grid
+from experiments.ktrel_settings import KtrelSettings, Queries
 from experiments.plan import merged
+from experiments.trials import drawn, grid
 from rerank_plugin import embed, index, search
 from rerank_plugin.knowledge import __main__ as knowledge
 from tests.evaluation.runs import ranked
@@ -92,9 +93,12 @@ def test_specs_are_taken_apart_for_searches():
     assert single.texts == single.judgments == "data:test"
 
 
-def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
+@pytest.mark.parametrize(
+    ("more", "steps"), [(dict(plain_words="P", weak=("W",)), 200), (dict(only=("knrm",), trials=24), 25)]
+)
+def test_every_step_needs_only_what_earlier_stages_made(tmp_path, more, steps):
     made, names = set(), set()
-    for stage in KtrelPlan(settings(tmp_path, plain_words="P", weak=("W",)), dry=True).stages():
+    for stage in KtrelPlan(settings(tmp_path, **more), dry=True).stages():
         of_stage = {str(step.output) for step in stage}
         assert len(of_stage) == len(stage)
         for step in stage:
@@ -105,7 +109,7 @@ def test_every_step_needs_only_what_earlier_stages_made(tmp_path):
             used = {path for path in paths if str(tmp_path) in path} - own
             assert used <= made, step.shown
         made |= of_stage
-    assert len(names) > 200
+    assert len(names) > steps
 
 
 def test_the_best_row_of_our_recipe_is_chosen_on_the_validation_queries(tmp_path, monkeypatch):
@@ -260,7 +264,7 @@ def test_hyper_parameters_are_chosen_by_their_trials(tmp_path, monkeypatch, name
     monkeypatch.setattr(KtrelPlan, "reached", lambda self, step: {"AP": values[step.name], "nDCG@10": 0.0})
     assert plan.trial(row) == tried[1]
     assert set(tried[1].options) <= set(plan.training(row).command)
-    trainings = [plan.training(row, seed=seed) for seed in plan.seeds()]
+    trainings = [plan.training(row, seed=seed) for seed in plan.settings.training_seeds]
     assert trainings[0] == plan.training(row) and len({training.output for training in trainings}) == 3
 
 
