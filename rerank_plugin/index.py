@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.forward import ForwardIndex
 
 log = logging.getLogger(__name__)
+MOST_DELETED = 50_000_000  # ids of a list, which is kept in memory
 
 
 def arguments() -> commandline.Parser:
@@ -274,8 +275,12 @@ def update(options: Namespace) -> None:
     started = time.monotonic()
     if options.delete:
         path = Path("/dev/stdin" if options.delete == "-" else options.delete)
-        numbered = [(f"{path}:{number}", text.strip()) for number, text in lines(path)]
-        deleted = updating.delete(options.index, [id for _, id in numbered], [place for place, _ in numbered])
+        places = dict[str, str]()
+        for number, text in lines(path):
+            places.setdefault(text.strip(), f"{path}:{number}")
+            if len(places) > MOST_DELETED:
+                raise InputError(f"{path}: has more than {MOST_DELETED:,} ids: delete them by several commands")
+        deleted = updating.delete(options.index, [*places], [*places.values()])
         report(f"{deleted.deleted:,} documents deleted", deleted.documents)
     for spec in options.add:
         started, problems = time.monotonic(), Problems(strict=options.strict)

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LIST, EXPORT_FORMATS = "list", ("ris", "nbib", "bibtex", "csv", "json")  # corpora.exports is too slow for --help
 LISTED = 10  # hits by default
+MOST_LINES = 10_000  # of a strategy
 
 EXAMPLES = """examples:
   rerank-plugin search --index indexes/sample --query "heart attack aspirin" --reranker delta
@@ -128,7 +130,10 @@ def main(argv: list[str] | None = None) -> None:
 
         if options.query is not None:
             parser.error("--strategy is a --query from a file: give one of them")
-        options.query = "\n".join(line.rstrip("\r\n") for _, line in lines(options.strategy))
+        strategy = [line.rstrip("\r\n") for _, line in islice(lines(options.strategy), MOST_LINES + 1)]
+        if len(strategy) > MOST_LINES:
+            raise InputError(f"{options.strategy}: has more than {MOST_LINES:,} lines: name the file of a strategy")
+        options.query = "\n".join(strategy)
         if not options.query.strip():
             raise InputError(f"{options.strategy}: is empty: write a strategy into it, as cats AND dogs")
     if options.list_rerankers:

@@ -41,10 +41,14 @@ def stopping(is_met: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Give the work of this thread in the block a time, after which its next step raises a `LateError`."""
+def within(seconds: float, since: float | None = None) -> Iterator[None]:
+    """Give the work of this thread in the block a time, after which its next step raises a `LateError`.
+
+    Args:
+        since: when the time began, by `time.monotonic`; None for now.
+    """
     before = _condition.end, _condition.seconds
-    _condition.end, _condition.seconds = time.monotonic() + seconds, seconds
+    _condition.end, _condition.seconds = (time.monotonic() if since is None else since) + seconds, seconds
     try:
         yield
     finally:
@@ -54,6 +58,11 @@ def within(seconds: float) -> Iterator[None]:
 def seconds_left() -> float:
     """The time that the work of this thread still has; infinite where none is given."""
     return _condition.end - time.monotonic()
+
+
+def may_be_stopped() -> bool:
+    """Whether there is a condition under which the work of this thread stops, beside its time."""
+    return _condition.is_met is not None
 
 
 def stop_if_asked() -> None:

@@ -27,6 +27,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
+from rerank_plugin.base.stopping import LateError, seconds_left, within
 from rerank_plugin.cluster.channel import AGREEING, Address, Channel, Channels, listen
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 OPENING = 120.0  # seconds in which a shard has to open, or a reranker to be loaded
 PING = 0.1  # seconds between two pings of a process that does not answer
 REFUSED = 2.0  # the same of one that cannot open its shard
+WORKING = 0.9  # of a search's time, in which a shard works on a question: it is not taken for dead
 TIMES = 10_000  # questions whose times are kept
 
 
@@ -74,13 +76,15 @@ class ShardActor:
             question = channel.receive()
             try:
                 with self.turns:
-                    answer = packed(self.ask(opening, question))
+                    answer = packed(self.ask(opening, *question))
             except Exception:  # an error of ours, whose cause should be seen where it matters
                 answer = packed((traceback.format_exc(), None, -1.0))
             channel.send_packed(answer)
 
-    def ask(self, opening: Opening, question: Question) -> tuple[str, Any, float]:
-        """The message of an `InputError`, or an empty one and the answer; and the seconds that it took.
+    def ask(self, opening: Opening, question: Question, seconds: float = math.inf) -> tuple[str, Any, float]:
+        """The answer of a question, which may take so many seconds, after an empty message; and what it took.
+
+        Or the message of an `InputError`, and whether it is a `LateError`.
 
         The first question of an opening opens the shard, also in a process that was started again.
         """
@@ -91,9 +95,10 @@ class ShardActor:
                 shard = self.shards.setdefault(opening.number, OpenShard())
             opened = shard.opened(self.folder, opening.commit, self.threads)
             started = time.perf_counter()
-            return "", opened.ask(*question), time.perf_counter() - started
+            with within(seconds):
+                return "", opened.ask(*question), time.perf_counter() - started
         except InputError as error:  # raised, it would travel with the objects of its traceback
-            return str(error), None, 0.0
+            return str(error), isinstance(error, LateError), 0.0
 
     def close(self, opening: Opening) -> None:
         """Close what an opening has opened."""
@@ -275,7 +280,8 @@ class RayShards(Shards):
         started = time.monotonic()
         deadline, hedge = started + self.config.deadline, started + self.config.hedge
         different = {id(question): question for question in questions.values()}  # most are asked of all shards
-        messages = {key: packed(question) for key, question in different.items()}
+        seconds = min(WORKING * self.config.deadline, seconds_left())
+        messages = {key: packed((question, seconds)) for key, question in different.items()}
         pending: dict[Channel, tuple[int, int]] = {}
         answers: dict[int, tuple[Any, float]] = {}
         try:
@@ -331,7 +337,7 @@ class RayShards(Shards):
         if seconds < 0:
             raise RuntimeError(f"{self._name(number, replica)}: {error}")
         if error:
-            raise InputError(error)
+            raise (LateError if answer else InputError)(error)
         answers.setdefault(number, (answer, seconds))
 
     def _fail(self, number: int, replica: int, channel: Channel | None, error: OSError) -> None:

@@ -286,7 +286,8 @@ class _PartStage(LuceneFirstStage):
             role = "MUST" if filter.strategy is None else "SHOULD"  # the coordinator does not know the set
             matching = matching_query(filter, self.reader, self.index.description["lucene"])
             both = clauses((both, role), (matching, "FILTER"))
-        return self._best(self._hits, both, depth)
+        with self._limited("the query") as limited:
+            return limited._best(limited._hits, both, depth)
 
     @cached_property
     def term(self) -> Callable[[str, int, tuple[int, int]], Any | None]:

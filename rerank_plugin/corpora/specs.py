@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora.register import CORPUS, QUERIES, accepted
-from rerank_plugin.files.text_files import is_input
+from rerank_plugin.files.text_files import is_input, is_there
 from rerank_plugin.sample import FOLDER as SAMPLE
 
 _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
@@ -47,9 +47,9 @@ def resolve(spec: str, kind: str) -> Files | Dataset:
         if not SAMPLE.is_dir():
             raise InputError(f"the bundled sample is missing ({SAMPLE} is not a folder): install the package again")
         return Files(SAMPLE, _split(spec, split) if colon else None)
-    if spec and (os.path.exists(spec) or is_input(spec)):
+    if spec and (is_there(spec) or is_input(spec)):
         return Files(Path(spec))
-    if colon and os.path.isdir(name):
+    if colon and is_there(name) and os.path.isdir(name):
         return Files(Path(name), _split(spec, split))
     selection = _SELECTED.fullmatch(spec)
     if selection and kind == QUERIES and is_input(selection["file"]):
@@ -83,7 +83,7 @@ def resolve_corpora(specs: Iterable[str | os.PathLike[str]]) -> list[Files | Dat
 def exists(spec: str) -> bool:
     """Whether the whole of ``spec`` names a file or folder, with or without a split."""
     name, colon, _ = spec.rpartition(":")
-    return os.path.exists(spec) or bool(colon and os.path.exists(name))
+    return is_there(spec) or bool(colon and is_there(name))
 
 
 def unknown(spec: str, kind: str, hint: str = "") -> InputError:

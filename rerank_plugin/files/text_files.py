@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, cast
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
+from rerank_plugin.base.failures import system_failure
 from rerank_plugin.files import zips
 
 BUFFER = 1 << 18
@@ -222,7 +223,18 @@ def is_pipe(path: str | Path) -> bool:
 
 def is_input(path: str | Path) -> bool:
     """Whether a path names something to read from: a file, a pipe, or ``-`` for stdin."""
-    return str(path) in STDIN or os.path.exists(path) and not os.path.isdir(path)
+    return str(path) in STDIN or is_there(path) and not os.path.isdir(path)
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether a path names something; a `SystemFailure` where this process may not know."""
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        raise system_failure(error) or error from None
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -341,14 +353,25 @@ def open_text(path: Path) -> BinaryIO:
 
 @contextmanager
 def rereadable(paths: Iterable[Path]) -> Iterator[None]:
-    """Let the pipes among ``paths`` be opened as often as files: a temporary file keeps their data meanwhile."""
+    """Let the pipes among ``paths`` be opened as often as files: a temporary file keeps their data meanwhile.
+
+    Raises:
+        InputError: a pipe gives more than half of what is free where temporary files are.
+    """
     with ExitStack() as copies:
         for path in paths:
             if is_pipe(path) and path not in _copies:
                 copy, damage = copies.enter_context(tempfile.TemporaryFile()), None
+                left = shutil.disk_usage(tempfile.gettempdir()).free // 2
                 with open_bytes(path) as file:
                     try:
-                        shutil.copyfileobj(file, copy)
+                        while data := _read_some(file, BUFFER):
+                            if (left := left - len(data)) < 0:
+                                raise InputError(
+                                    f"{path}: gives more than half of the free space in {tempfile.gettempdir()}, where "
+                                    "it is kept to be read twice: name a file, or another TMPDIR"
+                                )
+                            copy.write(data)
                     except DAMAGED as error:
                         damage = error
                 copy.flush()

@@ -18,7 +18,7 @@ from rerank_plugin.base.failures import damage
 from rerank_plugin.base.filters import DATES, FILTERS, Filter, years
 from rerank_plugin.base.metadata_fields import COMPARED
 from rerank_plugin.base.records import Document
-from rerank_plugin.base.stopping import seconds_left, stop_if_asked
+from rerank_plugin.base.stopping import LateError, Stopped, may_be_stopped, seconds_left, stop_if_asked
 from rerank_plugin.corpora.json_keys import TEXT_KEYS, TITLE_KEYS
 from rerank_plugin.corpora.json_objects import parse
 from rerank_plugin.corpora.json_texts import first_value, text_of
@@ -31,6 +31,7 @@ CONTENTS = "contents"
 LONGEST_SIMILAR = 64  # letters of a term that similar ones are read of: an automaton grows with them
 FIRST_DOCUMENTS = 1 << 14  # a step of matching, which grows to STEP
 STEP = 0.1  # seconds
+ASKED = 2.0  # seconds, beyond which Lucene asks us whether to go on: each time it waits for Python's lock
 TRIES = 5  # to list the commits of an index from which an update removes older ones
 Counts = Mapping[str, tuple[int, int]]  # of each field, the documents that have it and its words in all
 # Pyjnius binds a method to the object that used it last, in any thread.
@@ -315,11 +316,37 @@ def count_matching(reader: Any, query: Any) -> int:
 
 
 def limited(searcher: Any) -> Any:
-    """An IndexSearcher, whose searches end when the time of this thread is over; then call `check_ended`."""
+    """An IndexSearcher, whose searches end when the time of this thread is over; then call `check_ended`.
+
+    Those with much time also end when the work of this thread is to stop.
+    """
     if (seconds := seconds_left()) < inf:
         stop_if_asked()
-        searcher.setTimeout(java_class("org.apache.lucene.index.QueryTimeoutImpl")(1 + int(1000 * seconds)))
+        timer = java_class("org.apache.lucene.index.QueryTimeoutImpl")
+        searcher.setTimeout(_asking() if seconds > ASKED and may_be_stopped() else timer(1 + int(1000 * seconds)))
     return searcher
+
+
+@cache
+def _asking() -> Any:
+    """Lucene's question whether a search is to end, which it asks in the thread that searches."""
+    from jnius import PythonJavaClass, java_method
+
+    class Asking(PythonJavaClass):
+        __javainterfaces__ = ("org/apache/lucene/index/QueryTimeout",)
+        __javacontext__ = "app"
+
+        @java_method("()Z")
+        def shouldExit(self) -> bool:
+            try:
+                stop_if_asked()
+            except (Stopped, LateError):
+                return True
+            return False
+
+    loader = java_class("java.lang.ClassLoader").getSystemClassLoader()
+    java_class("java.lang.Thread").currentThread().setContextClassLoader(loader)  # threads of Python have none
+    return Asking()
 
 
 def check_ended(searcher: Any) -> None:

@@ -35,6 +35,7 @@ OPTIONS = "RERANK_PLUGIN_JVM_OPTIONS"  # the variable of the environment with th
 DEFAULTS = ("-Xmx4g", "-Xss8m")
 # Address space beside the heap, in bytes: 1 GB for classes, 240 MB for compiled code, and for libraries and threads.
 BESIDE_HEAP = 3 << 29
+FILES = 12  # that Java opens at its start
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # Anserini logs through log4j, which takes half a second to start: with these settings it starts on first use.
 ERRORS_ONLY = ("-Dlog4j2.configurationFile=none", "-Dlog4j2.level=ERROR", "-Dlog4j2.StatusLogger.level=OFF")
@@ -115,6 +116,7 @@ def start_jvm() -> None:
             # Lucene 10 needs native access.
             options += ["-Xrs", "--enable-native-access=ALL-UNNAMED", *ERRORS_ONLY]
             _check_address_space(options)
+            _check_open_files()
             jnius_config.set_classpath(str(jar))
             jnius_config.add_options(*options)
         try:
@@ -143,6 +145,19 @@ def _check_address_space(options: list[str]) -> None:
             f"Java cannot reserve {size >> 20:,} MB of addresses under the limit of this process: raise it (ulimit "
             f"-v), or lower the heap with RERANK_PLUGIN_JVM_OPTIONS={heaps[-1][0][:4]}1g"
         ) from None
+
+
+def _check_open_files() -> None:
+    """An OSError if Java could not open its own files, of which its messages are those of damage."""
+    opened = list[int]()
+    try:
+        for _ in range(FILES):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror) from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.failures import damage
 from rerank_plugin.files.outputs import INNER, locked, replacing, writing_to
 from rerank_plugin.pubmed.distribution import FOLDERS, MD5, SourceFile, md5_of
 
@@ -53,7 +54,7 @@ class Mirror:
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read ({error}): delete it, and sync again") from None
+            raise InputError(f"{path} cannot be read ({damage(error)}): delete it, and sync again") from None
 
     def path(self, file: SourceFile, suffix: str = "") -> Path:
         return self.folder / f"{file.path}{suffix}"
@@ -89,7 +90,7 @@ class Mirror:
             if file_md5(path) == expected:
                 return
         except OSError as error:
-            raise InputError(f"{path}{MD5} cannot be read ({error.strerror}): delete both, and sync again") from None
+            raise InputError(f"{path}{MD5} cannot be read ({damage(error)}): delete both, and sync again") from None
         raise InputError(f"{path} is damaged (its MD5 is not {expected}): delete it, and sync again")
 
     def put(self, file: SourceFile, part: Path, md5: str, listed: str) -> None:

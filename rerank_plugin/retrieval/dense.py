@@ -176,12 +176,16 @@ class EncodedQuery(NamedTuple):
     fitting: Fitting | None
 
 
+class NotEncodedError(InputError):
+    """An index holds no encodings by an encoder."""
+
+
 class DenseStage:
     """A first stage over stored encodings. It is thread-safe and needs no Java, but for filters.
 
     Raises:
-        InputError: the checkpoint cannot be used, its score is no inner product of encodings, or the index holds no
-            encodings by it.
+        InputError: the checkpoint cannot be used, its score is no inner product of encodings, or, as a
+            `NotEncodedError`, the index holds no encodings by it.
     """
 
     filters = True
@@ -192,7 +196,7 @@ class DenseStage:
         store = open_store(self.forward, self.encoder.key, self.encoder.spaces)
         if store is None:
             encode = encode_command(index, config.checkpoint)
-            raise InputError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
+            raise NotEncodedError(f"{index.folder} holds no encodings by {config.checkpoint}; encode it with: {encode}")
         self.store = store
         self.vectors: VectorSearch = store
         self.live: Fitting | None = None  # of an index with deleted documents, which the store itself leaves out

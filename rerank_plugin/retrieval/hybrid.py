@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, SystemFailure
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.faiss_gpu import ONE
 from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
-from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
+from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, NotEncodedError
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
@@ -134,6 +134,10 @@ class HybridConfig:
         return HybridStage(index, self)
 
 
+class DamagedEncoderError(InputError):
+    """The encoder that is adapted to an index cannot be read."""
+
+
 class HybridStage:
     """The hybrid over an index. It is thread-safe; an `InputError` if the index holds no encodings by the encoder."""
 
@@ -207,18 +211,28 @@ class HybridStage:
 
 
 def _adapted(index, config: HybridConfig) -> DenseStage | None:
-    """Dense retrieval by the adapted encoder; None where the index has none that can be used."""
-    folder = derived_folder(index, ADAPTED)
+    """Dense retrieval by the adapted encoder; None where the index has none, or was not yet encoded by it.
+
+    Raises:
+        InputError: it cannot be used; as a `DamagedEncoderError` where its files are damaged.
+    """
+    folder, command = derived_folder(index, ADAPTED), encode_command(index, ENCODER)
     if not folder.is_dir():
         return None
     try:
         return config.stored(str(folder)).open(index)
-    except InputError as error:
-        command = encode_command(index, ENCODER)
+    except NotEncodedError as error:
         log.warning(
             "the hybrid reads %s as it is, not adapted to this index, until you run '%s': %s", ENCODER, command, error
         )
         return None
+    except SystemFailure:
+        raise
+    except InputError as error:
+        if not str(error).startswith(str(folder)):
+            raise
+        cause = str(error).partition(";")[0].partition(": it is damaged")[0]
+        raise DamagedEncoderError(f"{cause}: make the index's own encoder again with: {command}") from None
 
 
 register(FirstStageEntry(HybridConfig, "BM25 fused with the bundled encoder ktrel (English, biomedical)"))

@@ -200,7 +200,7 @@ class LuceneFirstStage:
 
         The text is analyzed but not parsed: AND, quotes and slashes are plain text.
         """
-        with self._limited(query) as limited:
+        with self._limited(f"query {query.id}") as limited:
             return limited._search(query, depth)
 
     def _search(self, query: Query, depth: int) -> Candidates:
@@ -227,7 +227,7 @@ class LuceneFirstStage:
             ids.add(term(docid.encode()))
         among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
         scores = np.zeros(len(rows), np.float32)
-        with self._limited(query) as limited:
+        with self._limited(f"query {query.id}") as limited:
             numbers, found = limited._hits(clauses((words, "MUST"), (among, "FILTER")), max(len(rows), 1))
         by_row = dict(zip(self.lucene_rows[numbers].tolist(), found.tolist()))
         scores[:] = [by_row.get(row, 0.0) for row in rows.tolist()]
@@ -241,7 +241,7 @@ class LuceneFirstStage:
             terms: number of expansion terms.
             even: number of query words with which query and expansion weigh the same: n words weigh n / (n + even).
         """
-        with self._limited(query) as limited:
+        with self._limited(f"query {query.id}") as limited:
             return limited._search_near(query, feedback, terms, even, depth)
 
     def _search_near(self, query: Query, feedback: Candidates, terms: int, even: float, depth: int) -> Candidates:
@@ -261,7 +261,7 @@ class LuceneFirstStage:
         return self._best(self._expanded(words, text, tokens, filter, top, terms, weight), words, depth)
 
     @contextmanager
-    def _limited(self, query: Query) -> Iterator[LuceneFirstStage]:
+    def _limited(self, name: str) -> Iterator[LuceneFirstStage]:
         """This first stage for one search, which ends with the time of this thread.
 
         An `InputError` if a query has more words than Lucene takes, with those of an expansion and a filter.
@@ -278,7 +278,7 @@ class LuceneFirstStage:
             if not (error.classname or "").endswith(("$TooManyClauses", "$TooManyNestedClauses")):
                 raise
             raise InputError(
-                f"query {query.id} has more than {MOST_WORDS:,} different words, the most that Lucene takes: shorten it"
+                f"{name} has more than {MOST_WORDS:,} different words, the most that Lucene takes: shorten it"
             ) from None
         check_ended(stage.searcher)
 

@@ -60,9 +60,11 @@ def describe_invalid(error: Mapping[str, Any]) -> tuple[str, str]:
 
 @contextmanager
 def field_errors(field: str, status: int = 400) -> Iterator[None]:
-    """Turns an `InputError` in the block into a `RequestError` that names this field."""
+    """Turns an `InputError` in the block into a `RequestError` that names this field; not that of late work."""
     try:
         yield
+    except LateError:
+        raise
     except InputError as error:
         raise refusal(error, status, field) from None
 

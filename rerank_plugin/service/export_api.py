@@ -66,7 +66,7 @@ async def export(request: Request, index: str, body: Annotated[ExportRequest, BO
         with service.collections.in_use() as snapshot:  # a reload meanwhile does not close it
             served = snapshot.index(index)
             records = write(_documents(served, served.rows(docids, "docids").tolist()))
-            while text := await service.scheduler.in_thread(lambda: "".join(islice(records, AT_ONCE))):
+            while text := await service.scheduler.once_in_thread(lambda: "".join(islice(records, AT_ONCE))):
                 yield text
 
     name = f"{index}.{'bib' if body.format == 'bibtex' else body.format}".encode("ascii", "replace").decode()

@@ -334,6 +334,10 @@ def check_limits(service: Service, query: str, field: str, texts: Sequence[str])
     service.check_text(query, "query", 413)
     for text in texts:
         service.check_text(text, field, 413)
+    if (characters := sum(map(len, texts))) > (limit := service.config.most_request_characters):
+        raise RequestError(
+            413, f"{field} has {characters:,} characters, but a request may have at most {limit:,}: send fewer", field
+        )
     return sum(len(text.split()) for text in texts)
 
 

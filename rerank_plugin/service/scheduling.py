@@ -5,11 +5,15 @@ takes all queries that wait for the same scorer through three steps as one batch
 their scores, by the batches of the fast paths; their answers. Each step thus has all CPU cores: with queries at
 different steps, their threads would wait for each other. A query cancelled before its turn costs nothing.
 Work stops at its next step (`rerank_plugin.base.stopping`) when nobody waits for any query of its batch.
+
+Work that takes longer than `QUICK` seconds is given up, and begun again in a thread for slow work, so that slow queries
+wait for each other and the others for none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,13 +21,15 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
-from rerank_plugin.base.stopping import Stopped, stopping, within
+from rerank_plugin.base.stopping import LateError, Stopped, stopping, within
 from rerank_plugin.service.errors import OverloadedError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
 SMALLEST_COST = 0.1  # of a request, where a search costs 1
+QUICK = 1.0  # seconds
+MISSING: Any = object()
 BatchFunction = Callable[[Sequence[Item]], Sequence[Result]]
 
 
@@ -35,7 +41,8 @@ class Job:
     batch_function: BatchFunction[Any, Any]
     finish: Callable[[Any], Any]
     future: Future[Any] = field(default_factory=Future)
-    item: Any = None
+    item: Any = MISSING
+    result: Any = MISSING
     abandoned: bool = False  # the deadline has passed, or the client has gone
 
 
@@ -46,13 +53,15 @@ class Scheduler:
         threads: number of threads for first stages.
         max_queries: queries admitted at the same time, running or waiting, or other work of the same cost.
         max_batch: largest batch; no query of a batch is answered before all its queries are scored.
-        seconds: time of each step of a request in a thread; then it fails with a `LateError`.
+        seconds: time of each step of a request in a thread; then it fails with a `LateError`. That of slow work begins
+            when it is found to be slow.
     """
 
     def __init__(self, threads: int, max_queries: int, max_batch: int, seconds: float):
         self.seconds = seconds
         self.max_queries, self.max_batch, self.admitted_queries = max_queries, max_batch, 0.0
         self.threads, self.batch_thread = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
+        self.slow_thread, self.slow = ThreadPoolExecutor(1, "slow"), 0
         self.waiting: list[Job] = []
         self.lock, self.running = Lock(), False  # whether the batch thread takes waiting jobs
 
@@ -76,12 +85,50 @@ class Scheduler:
             self.admitted_queries = round(self.admitted_queries - queries, 6)  # sums of floats end at 0
 
     async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """The result of a function, run in a thread."""
-        return await asyncio.wrap_future(self.threads.submit(self._timed, function, *arguments))
+        """The result of a function, run in a thread; a slow one is begun again."""
+        try:
+            return await self._run(self.threads, self._quick, function, *arguments)
+        except LateError:
+            return await self._slowly(function, *arguments)
 
-    def _timed(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        with within(self.seconds):
-            return function(*arguments)
+    async def once_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """The result of a function that cannot be begun again, run in a thread."""
+        return await self._run(self.threads, self.seconds, function, *arguments)
+
+    @property
+    def _quick(self) -> float:
+        return min(QUICK, self.seconds)
+
+    async def _slowly(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """The result of slow work; an `OverloadedError` where half of the queries are slow."""
+        if self.slow >= self.max_queries / 2:
+            raise OverloadedError
+        self.slow += 1
+        try:
+            return await self._run(self.slow_thread, self.seconds, function, *arguments, since=time.monotonic())
+        finally:
+            self.slow -= 1
+
+    async def _run(
+        self,
+        pool: ThreadPoolExecutor,
+        seconds: float,
+        function: Callable[..., Result],
+        *arguments: Any,
+        since: float | None = None,
+    ) -> Result:
+        """The result of a function, which stops at its next step where this coroutine is cancelled."""
+        abandoned = False
+
+        def run() -> Result:
+            with stopping(lambda: abandoned), within(seconds, since):
+                return function(*arguments)
+
+        try:
+            return await asyncio.wrap_future(pool.submit(run))
+        except asyncio.CancelledError:
+            abandoned = True
+            raise
 
     async def batched(
         self,
@@ -95,6 +142,17 @@ class Scheduler:
         once for each item, so that only the item at fault fails.
         """
         job = Job(prepare, batch_function, finish)
+        try:
+            return await self._batched(job)
+        except LateError:
+            if job.result is not MISSING:
+                return await self._slowly(finish, job.result)
+            if job.item is not MISSING:
+                raise
+        item = await self._slowly(prepare)
+        return await self._batched(Job(lambda: item, batch_function, finish))
+
+    async def _batched(self, job: Job) -> Any:
         with self.lock:
             self.waiting.append(job)
             start, self.running = not self.running, True
@@ -118,8 +176,8 @@ class Scheduler:
         if job.future.cancelled():
             return False
         try:
-            with stopping(lambda: job.abandoned):
-                job.item = self._timed(job.prepare)
+            with stopping(lambda: job.abandoned), within(self._quick):
+                job.item = job.prepare()
         except Exception as error:
             if job.future.set_running_or_notify_cancel():
                 job.future.set_exception(error)
@@ -148,9 +206,10 @@ class Scheduler:
                 for job in batch:
                     self._score([job])
             return
-        for job, result in zip(batch, results, strict=True):
+        for job, job.result in zip(batch, results, strict=True):
             try:
-                job.future.set_result(None if job.abandoned else self._timed(job.finish, result))
+                with stopping(lambda: job.abandoned), within(self._quick):  # noqa: B023 (called in the block)
+                    job.future.set_result(None if job.abandoned else job.finish(job.result))
             except Exception as error:
                 job.future.set_exception(error)
 
@@ -158,3 +217,4 @@ class Scheduler:
         """Finish the waiting jobs and end the threads."""
         self.batch_thread.shutdown()
         self.threads.shutdown()
+        self.slow_thread.shutdown()

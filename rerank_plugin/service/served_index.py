@@ -34,7 +34,7 @@ from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import RerankerOptions, Scorer
-from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3
+from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3, DamagedEncoderError
 from rerank_plugin.retrieval.lucene import BM25, NAMES
 from rerank_plugin.retrieval.register import FirstStage, configure
 from rerank_plugin.service.errors import RequestError, field_errors
@@ -112,6 +112,8 @@ class ServedIndex:
             configured = configure(stage, settings)
             try:
                 self.first_stages[stage] = configured.open(self.index)
+            except DamagedEncoderError:
+                raise
             except InputError as error:  # it lacks the data of this stage, or a setting asks too much
                 self.unusable[stage] = str(error)
                 log.log(logging.WARNING if config.stage_settings else logging.INFO, "index %s: %s", name, error)

@@ -59,6 +59,9 @@ class ServiceConfig:
     most_documents: int = setting(1000, "largest number of documents to re-rank in a request")
     most_words: int = setting(5000, "largest number of words in a query, or in a document to re-rank")
     most_characters: int = setting(100_000, "largest number of characters in a query, or in a document to re-rank")
+    most_request_characters: int = setting(
+        5_000_000, "largest number of characters in all documents to re-rank in a request"
+    )
     most_megabytes: int = setting(16, "largest body of a request, in megabytes")
     most_unpacked_megabytes: int = setting(8, "largest compressed body of a request when unpacked, in megabytes")
     most_held_megabytes: int = setting(
@@ -82,8 +85,17 @@ class ServiceConfig:
         return f"{name}{colon}{Path(argument).name}"
 
     def __post_init__(self) -> None:
-        counts = ("depth", "queue", "threads", "most_depth", "most_queries", "most_documents", "most_words")
-        for name in (*counts, "most_characters", "most_unfinished", "most_connections", "click_log_megabytes"):
+        counts: tuple[str, ...] = (
+            "depth",
+            "queue",
+            "threads",
+            "most_depth",
+            "most_queries",
+            "most_documents",
+            "most_words",
+        )
+        counts += ("most_characters", "most_request_characters", "most_unfinished", "most_connections")
+        for name in (*counts, "click_log_megabytes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
         positive = ("deadline", "step_seconds", "body_seconds", "header_seconds", "most_megabytes")

@@ -141,7 +141,11 @@ class Campaign:
             if done["status"] != -signal.SIGKILL:
                 hows[-1] += " (it was done before)"
                 break
-            if command.by_readers:
+            if command.commits:
+                statuses = [status for status, *_ in self._read(command, case)]
+                if any(statuses) and (case / "made/index.json").exists():
+                    faults.append(f"after the kill the index is damaged: {statuses}")
+            elif command.by_readers:
                 read = [one[:2] for one in self._read(command, case)]
                 if read == [one[:2] for one in whole["read"]] != [one[:2] for one in whole["read_before"]]:
                     return {**entry, "how": "; ".join(hows)}  # it was done

@@ -1,4 +1,5 @@
-"""Commands of the campaign's own: clicks into a log of the service, a check of it, and a command again and again."""
+"""Commands of the campaign's own: clicks into a log of the service, a check of it, a mirror of a folder, and a command
+again and again."""
 
 import json
 from collections import Counter
@@ -47,4 +48,13 @@ def repeat(argv):
     print(json.dumps(ended))
 
 
-OWN = {"log-clicks": log, "check-clicks": check, "repeat": repeat}
+def sync(argv):
+    """Mirror a folder, which is served meanwhile."""
+    from rerank_plugin.pubmed.__main__ import main
+    from tests.pubmed.faulty_server import serving
+
+    with serving(argv[0]) as server:
+        main(["sync", "--base-url", server.url, "--mirror", argv[1], "--rate", "1000"])
+
+
+OWN = {"sync-from": sync, "log-clicks": log, "check-clicks": check, "repeat": repeat}

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rerank_plugin.indexes.faiss_folder import EXPORT
+from rerank_plugin.sample.pubmed import Distribution, write_distribution
 from tests.campaign.damages import FAISS
 
 SEARCH = "search --index in/index --queries in/queries.tsv --output made.run"
@@ -35,6 +36,7 @@ class Command:
         resume: the option that goes on from what a kill left, beside the same line again.
         readers: commands over the outputs; what they write must be as after an undisturbed command.
         by_readers: whether these alone tell what the outputs hold: after a kill, either the old or the new.
+        commits: whether a kill may leave an index of any of several commits.
         module: a module without which the command is skipped.
         cheap: whether a seeded minute includes it.
     """
@@ -46,6 +48,7 @@ class Command:
     resume: str | None = None
     readers: tuple[str, ...] = ()
     by_readers: bool = False
+    commits: bool = False
     module: str | None = None
     cheap: bool = True
 
@@ -62,6 +65,8 @@ class Command:
 ADD = "index --add in/more.jsonl --index made --threads 1"
 DELETE = "index --delete in/deleted.txt --index made"
 MERGE = "index --merge --index made"
+PUBMED = "pubmed index --mirror in/pubmed --index made --threads 1"
+SYNC = "sync-from in/pubmed made"
 OVER_INDEX = ("search --index made --queries in/queries.tsv --reranker bm25-text --output read.run",)
 VERIFIED = ("index --verify --index made", *OVER_INDEX)
 OVER_ENCODINGS = ("search --index made --first-stage dense:ktrel --queries in/queries.tsv --output read.run",)
@@ -159,6 +164,25 @@ COMMANDS = (
             ("--add to an updated one", "index --add in/other.jsonl --index made --threads 1", "updated"),
         )
     ),
+    Command(
+        "index --delete --add",
+        f"{DELETE} --add in/more.jsonl --threads 1",
+        copied="index",
+        readers=VERIFIED,
+        by_readers=True,
+        commits=True,
+    ),
+    Command("pubmed index", PUBMED, readers=VERIFIED, by_readers=True, commits=True),
+    Command(
+        "pubmed index of the next year",
+        PUBMED.replace("in/pubmed", "in/pubmed27"),
+        before=(PUBMED,),
+        readers=VERIFIED,
+        by_readers=True,
+        commits=True,
+    ),
+    Command("pubmed sync", SYNC),
+    Command("pubmed sync of the next year", SYNC.replace("in/pubmed", "in/pubmed27"), before=(SYNC,)),
     Command("click log", "log-clicks made.tsv", readers=("check-clicks made.tsv",), by_readers=True),
 )
 # Commands that change an index while it is searched, and what is copied first.
@@ -201,6 +225,8 @@ def make_inputs(children, folder: Path, trained: bool = True) -> None:
     new = [{**document, "_id": f"new-{document['_id']}"} for document in documents[40:60]]
     (folder / "more.jsonl").write_text("".join(json.dumps(document) + "\n" for document in changed + new))
     (folder / "deleted.txt").write_text("".join(f"{id}\n" for id in ids[10:40]))
+    for release, name in ((26, "pubmed"), (27, "pubmed27")):
+        write_distribution(folder / name, Distribution(90, updates=2, per_file=50, release=release))
     run("embed words --corpus in/corpus.jsonl --min-count 1 --dimension 8 --epochs 2 --output words")
     run("knowledge compile --source sample --output kb")
     for name, stage in (

@@ -14,6 +14,7 @@ import pytest
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Missing, Query
+from rerank_plugin.base.stopping import LateError, within
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import RemoteStore
 from rerank_plugin.corpora import queries
@@ -123,10 +124,16 @@ def test_what_a_cluster_cannot_compute_is_refused(twins, address, remote):
         open_index(f"ray://{address}{twins[0]}")
 
 
+def test_shards_work_on_a_search_as_long_as_it_may_take(remote):
+    with within(0), pytest.raises(LateError, match="takes longer than"):
+        remote.count(Filter.of({"year": "1990-1999"}))
+    assert remote.count(Filter.of({"year": "1990-1999"})) and not remote.answering.lost()
+
+
 def test_the_command_writes_the_same_run(twins, address, tmp_path):
     options = ["--queries", "sample:test", "--reranker", "delta", "--depth", "60", "--output"]
     search(["--index", str(twins[0]), *options, str(tmp_path / "single")])
-    cluster = ["--cluster", address, "--shard-heap", "256m"]
+    cluster = ["--cluster", address, "--shard-heap", "256m", "--shard-deadline", "60"]
     search(["--index", str(twins[1]), *cluster, *options, str(tmp_path / "sharded")])
     single, sharded = (read_run(tmp_path / name) for name in ("single", "sharded"))
     assert list(single) == list(sharded)

@@ -6,11 +6,13 @@ import lzma
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin import corpora
+from rerank_plugin.base.errors import InputError, SystemFailure
 from rerank_plugin.files import text_files
 from rerank_plugin.files.fingerprints import fingerprints
 from rerank_plugin.files.runs import read_run
@@ -120,12 +122,29 @@ def test_encodings_and_line_ends(tmp_path, encoding, end):
     assert beginning(path).decode().split(end)[:2] == expected[:2]
 
 
-def test_inputs_without_end(put, monkeypatch):
+def test_inputs_without_end(put, pipe, monkeypatch):
+    path = pipe(TEXT.encode())
+    with monkeypatch.context() as small:
+        small.setattr(text_files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2 * len(TEXT)))
+        with pytest.raises(InputError, match="gives more than half of the free space"), rereadable([path]):
+            pass
     monkeypatch.setattr(text_files, "LONGEST_LINE", 1 << 20)
     with pytest.raises(InputError, match="a line has more than 1 MB"):
         list(lines(Path(put("a.txt", "\0" * (1 << 21)))))
     with pytest.raises(InputError, match="a device that never ends"):
         list(lines(Path("/dev/urandom")))
+
+
+def test_what_may_not_be_known_is_not_missing(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o600)
+    user = os.geteuid()
+    os.seteuid(user or 65534)  # nobody in the place of root, who may know everything
+    try:
+        with pytest.raises(SystemFailure, match="Permission denied: check its permissions"):
+            corpora.documents(str(closed / "corpus.jsonl"))
+    finally:
+        os.seteuid(user)
 
 
 def test_a_zstd_file_may_begin_with_a_frame_to_skip(tmp_path):

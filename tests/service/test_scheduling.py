@@ -6,7 +6,8 @@ from threading import Event, current_thread
 
 import pytest
 
-from rerank_plugin.base.stopping import seconds_left, stop_if_asked
+from rerank_plugin.base.stopping import Stopped, seconds_left, stop_if_asked
+from rerank_plugin.service import scheduling
 from rerank_plugin.service.errors import OverloadedError, refusal
 from rerank_plugin.service.scheduling import Scheduler
 
@@ -87,10 +88,38 @@ def test_a_step_after_its_time_fails(scheduler):
 
     async def run():
         late = scheduler.batched(stop_if_asked, list, list), scheduler.in_thread(stop_if_asked)
-        return await asyncio.gather(*late, return_exceptions=True)
+        return [(await asyncio.gather(each, return_exceptions=True))[0] for each in late]
 
     assert [refusal(error).status for error in asyncio.run(run())] == [503, 503]
     assert scheduler.threads.submit(seconds_left).result() == math.inf
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_others_do_not_wait_for_slow_work_and_it_ends_with_its_client(scheduler, monkeypatch, prepared):
+    monkeypatch.setattr(scheduling, "QUICK", 0)
+    slow, left = Event(), Event()
+
+    def work():
+        stop_if_asked()  # is too late in the first thread
+        slow.set()
+        try:
+            while not left.wait(0.001):
+                stop_if_asked()
+        except Stopped:
+            left.set()
+
+    async def run():
+        works = scheduler.batched(work, list, list) if prepared else scheduler.in_thread(work)
+        task = asyncio.ensure_future(works)
+        await asyncio.to_thread(slow.wait, 10)
+        with pytest.raises(OverloadedError):  # one of two queries is slow
+            await scheduler.in_thread(stop_if_asked)
+        assert await scheduler.in_thread(lambda: 1) == 1
+        assert await scheduler.batched(lambda: 2, list, lambda result: result + 1) == 3
+        task.cancel()
+        assert await asyncio.to_thread(left.wait, 10) and not scheduler.slow
+
+    asyncio.run(run())
 
 
 class Watched(Scheduler):

@@ -246,6 +246,9 @@ def test_lines_of_a_strategy(many, tmp_path, capsys):
     (tmp_path / "s.txt").write_text("\n")
     with pytest.raises(InputError, match=r"s\.txt: is empty: write a strategy"):
         search(["--index", str(many.folder), "--strategy", str(tmp_path / "s.txt")])
+    (tmp_path / "s.txt").write_text("1 cats\n" * 10_001)
+    with pytest.raises(InputError, match="has more than 10,000 lines"):
+        search(["--index", str(many.folder), "--strategy", str(tmp_path / "s.txt")])
 
 
 def test_a_run_of_strategies(many, tmp_path):
