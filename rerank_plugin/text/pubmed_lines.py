@@ -75,7 +75,9 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
         return sorted(_history(text))
     begun = numbered(text)
     if not begun:
-        return _from_elsewhere([_line(0, text, 0, lambda query: query)], note)
+        marked = _MARKED.match(text)  # one line of Ovid, with its number
+        start = marked.end() if marked and "\n" not in text.strip() and is_ovid(text[marked.end() :]) else 0
+        return _from_elsewhere([_line(0, text[start:], start, lambda query: query)], note)
     if before := " ".join(text[: begun[0].start()].split()):
         note(f"'{before:.60}' stands before the first numbered line, and is left out")
     ends = [*(match.start() for match in begun[1:]), len(text)]

@@ -129,3 +129,4 @@ def test_a_strategy_of_ovid_and_lines_of_numbers():
     loose.read("\n".join(f"{number}. a adj2 b{number}$.tw." for number in range(1, 4)))
     assert "'a adj2 b1*', is read as AND, which finds more; 2 more lines, too" in loose.notes[0]
     assert str(Reader().read("#1 a[ti]\n#2 b\n#3 1 or 2")) == "a[ti] OR b"
+    assert str(Reader().read("7     (a or b).ti. (1,234)")) == "a[ti] OR b[ti]"
