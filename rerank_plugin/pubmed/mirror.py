@@ -103,11 +103,11 @@ class Mirror:
         self.write()
 
     def remove(self, file: SourceFile) -> None:
-        """Remove a file that a newer baseline replaces."""
-        for suffix in ("", MD5, PART):
-            self.path(file, suffix).unlink(missing_ok=True)
+        """Remove a file that a newer baseline replaces; it goes last, so that what a kill has left is found again."""
         if self.state["files"].pop(file.path, None) is not None:
             self.write()
+        for suffix in (PART, MD5, ""):
+            self.path(file, suffix).unlink(missing_ok=True)
 
     def write(self) -> None:
         """Write ``mirror.json``."""

@@ -36,6 +36,7 @@ INT8 = 127  # the largest 8-bit number
 PIECE = 4096  # vectors that are decoded at once: they stay in the CPU's cache
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 WHITE = " \t\r\n"  # of a line; other white space, such as U+00A0, may be a word of GloVe
+MOST_IMPORTED = 20_000_000  # vectors of a text file, which are kept in memory
 FIRST_LINES = 100  # by which the dimension of a file without a header is told
 VOCABULARY_FILE, VECTORS_FILE, SETTINGS_FILE = "vocab.txt", "embeddings.safetensors", "words.json"
 REFERENCE = "vectors_of"  # key of the settings: another folder, which holds the vectors
@@ -222,6 +223,8 @@ def _text_vectors(path: Path) -> tuple[list[str], np.ndarray]:
                 expected_form = "expected a word and as many numbers as in the other lines"
                 raise ValueError(f"line {number}: {expected_form}") from None
             words.append(" ".join(fields[:-dimension]))
+            if len(words) > MOST_IMPORTED:
+                raise ValueError(f"it holds more than {MOST_IMPORTED:,} vectors")
         if not words or len(words) != (expected or len(words)):
             raise ValueError(f"it holds {len(words)} vectors" + (f", its header says {expected}" if expected else ""))
     except (OSError, ValueError, *DAMAGED) as error:

@@ -125,13 +125,15 @@ def test_glove_files_and_phrases_are_read(tmp_path, text, words):
         (b"1 3\na 1 2 3\nb 1 2 3\n", False, "GloVe's: it holds 2 vectors, its header says 1"),
         (b"a 1 2 3\nb 1 2\n", False, "GloVe's: line 2: expected a word and as many numbers as in the other lines"),
         (b"a 1 2 3\nb\n", False, "cannot be read as word2vec text, nor as GloVe's: line 2: expected a word and"),
+        (b"a 1 2\nb 1 2\nc 1 2\n", False, "it holds more than 2 vectors"),
         (None, True, r"cannot be read \(No such file"),
         (b"1 3\na " + MATRIX[1].tobytes()[:-7], True, "cannot be read as word2vec binary"),
         (b"2 2\nNew_York 1 2\n!! 1 2\n", False, "holds no word that is one token"),
         (b"2 2\nrest 1 2\naspirin 1 nan\n", False, "not finite"),
     ],
 )
-def test_an_invalid_word2vec_file_is_refused_by_name(tmp_path, content, binary, message):
+def test_an_invalid_word2vec_file_is_refused_by_name(tmp_path, monkeypatch, content, binary, message):
+    monkeypatch.setattr(word_vectors, "MOST_IMPORTED", 2)
     path = tmp_path / "vectors"
     if content is not None:
         path.write_bytes(content)
