@@ -104,6 +104,7 @@ SYSTEMS = [
     System("hybrid", "hybrid"),
     System("hybrid+rm3", "hybrid+rm3"),
     System("hybrid, then delta", "hybrid", "delta"),
+    System("hybrid, then delta+0.5", "hybrid", "delta+0.5"),
     System("MiniLM, dense", "dense:minilm"),
     System("BM25 and MiniLM", FusionConfig((configure("bm25"), configure("dense:minilm")), LINEAR, (0.5, 0.5))),
     System("hybrid of MiniLM", configure("hybrid", MINILM)),

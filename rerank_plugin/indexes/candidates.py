@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rerank_plugin.base.lazily import cached_property
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import ranges
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import ForwardIndex, SegmentedTable, Words
@@ -28,11 +29,13 @@ class Candidates:
         search_ms: latency of the first stage in milliseconds.
         highest: the highest first-stage score of the query, where these candidates are some of its; None for theirs.
         missing: the numbers of the shards that did not answer, whose documents are missing; None where none may be.
+        read_as: the query as the first stage read it, for what scores them; None if as it is written.
     """
 
     search_ms: float = 0.0
     highest: float | None = None
     missing: frozenset[int] | None = None
+    read_as: Query | None = None
 
     def __init__(self, index: ForwardIndex, rows: npt.ArrayLike, first_stage_scores: npt.ArrayLike):
         self.index = index
@@ -126,6 +129,7 @@ class Candidates:
             return self
         candidates = self.take(others)
         candidates.search_ms, candidates.missing = self.search_ms, self.missing | shards
+        candidates.read_as = self.read_as
         return candidates
 
     def best(self, depth: int | None = None) -> Candidates:

@@ -1,7 +1,7 @@
 """Notes on a query: lines that commands, the library and the service give beside a ranking.
 
 The syntax of other search engines is read as plain words; a model knows few of the query's words, or reads only the
-first of them.
+first of them; a first stage reads a misspelt word as another.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.rerankers.scorer import MOST_TOLD, Scorer
-from rerank_plugin.retrieval.register import FirstStage, lacking_words
+from rerank_plugin.retrieval.register import FirstStage, lacking_words, meant_words
 
 log = logging.getLogger(__name__)
 
 SYNTAX = "AND, OR, NOT, quotes, wildcards and field tags are read as words"
 LACKING = "{} few of the query's words, so the ranking means little; the models of this package read English"
+MEANT = "no document has '{}': it is read as '{}'"
+_VALUES = re.compile(r"'[^']*'|\d+")  # of a note: what differs between queries
 # PubMed's tags after a term, and Lucene's fields before a term. Other brackets are part of names: benzo[a]pyrene.
 _TAGS = (
     "1au|ab|abstract|ad|all fields|au|author|dp|journal|la|majr|mesh|mesh major topic|mesh terms|mh|nm|pdat|pmid|pt|"
@@ -53,29 +55,37 @@ def notes_of(query: Query, first_stage: FirstStage | None, reranker: Scorer | No
     models += [] if reranker is None else reranker.lacking_words(query)
     if names := " and ".join(dict.fromkeys(models)):
         notes.append(LACKING.format(f"{names} {'know' if ' and ' in names else 'knows'}"))
+    if first_stage is not None:
+        notes += [MEANT.format(word, other) for word, other in meant_words(first_stage, query).items()]
     if reranker is not None:
         notes += reranker.unread_words(query)
     return notes
 
 
 class NotesLog:
-    """Logs the notes on queries as warnings, once for each query; several queries get one line for each note."""
+    """Logs the notes on queries as warnings, once for each query.
+
+    Several queries get one line for each kind of note, with the first of it.
+    """
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def log(self, queries: Sequence[Query], first_stage: FirstStage | None, reranker: Scorer | None) -> None:
         """Log the notes on queries of one search."""
-        texts_of_note: dict[str, list[str]] = {}
+        of_kind: dict[str, list[tuple[str, str]]] = {}  # text and note
         for query in queries:
             if query.text not in self._seen:
                 if len(self._seen) >= MOST_TOLD:
                     self._seen.clear()
                 self._seen.add(query.text)
                 for note in notes_of(query, first_stage, reranker):
-                    texts_of_note.setdefault(note, []).append(query.text)
-        for note, texts in texts_of_note.items():
+                    of_kind.setdefault(note if len(queries) == 1 else _VALUES.sub("", note), []).append(
+                        (query.text, note)
+                    )
+        for noted in of_kind.values():
+            text, note = noted[0]
             if len(queries) == 1:
-                log.warning("'%.60s': %s", texts[0], note)
+                log.warning("'%.60s': %s", text, note)
             else:
-                log.warning("%d of %d queries, as '%.60s': %s", len(texts), len(queries), texts[0], note)
+                log.warning("%d of %d queries, as '%.60s': %s", len({*noted}), len(queries), text, note)

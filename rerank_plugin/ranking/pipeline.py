@@ -281,11 +281,13 @@ def _of_set(index: Index, first_stage: FirstStage, query: Query, depth: int) -> 
     fits[candidates.rows] = False
     others = Candidates(index.forward, (rows := np.flatnonzero(fits)), np.zeros(len(rows))).best()
     below = candidates.first_stage_scores.min(initial=1) - 1
-    return Candidates(
+    both = Candidates(
         index.forward,
         np.concatenate([candidates.rows, others.rows])[:depth],
         np.concatenate([candidates.first_stage_scores, others.first_stage_scores + below])[:depth],
     )
+    both.read_as = candidates.read_as
+    return both
 
 
 def by_date(ranking: Ranking) -> Ranking:
@@ -326,10 +328,14 @@ def rank(query: Query, candidates: Candidates, reranker: CandidateScorer | None)
 def rank_together(
     queries: Sequence[Query], candidates: Sequence[Candidates], reranker: CandidateScorer | None
 ) -> list[Ranking]:
-    """:func:`rank` for several queries; a reranker with ``score_many`` scores all of them in one call."""
+    """:func:`rank` for several queries; a reranker with ``score_many`` scores all of them in one call.
+
+    A query is read as the first stage read it.
+    """
     milliseconds = 0.0, 0.0
+    queries = [each.read_as or query for query, each in zip(queries, candidates, strict=True)]
     if reranker is None:
-        pairs = zip(queries, candidates, strict=True)
+        pairs = zip(queries, candidates)
         scores = [checked(each.first_stage_scores, query, each, "the first stage") for query, each in pairs]
     else:
         scorer = as_scorer(reranker)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -14,6 +13,7 @@ from rerank_plugin.base.metadata_fields import UNSTEMMED
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock, similar_terms
 from rerank_plugin.indexes.strategy_query import StrategyQueries
+from rerank_plugin.text.near_words import replaced
 
 SHORTEST = 4  # letters of a word that may be misspelled
 TWO_EDITS = 6  # letters of a word in which two letters may be wrong
@@ -52,7 +52,7 @@ def suggest(index: Index, text: str, words: str, found_little: bool = False) -> 
                 other = similar.nearest(word)
                 notes.append(f"no document has '{word}'" + (f": did you mean {other}?" if other else ""))
             if other is not None:
-                meant = re.sub(rf"(?i)(?<!\w){re.escape(word)}(?!\w)", other, meant)
+                meant = replaced(meant, word, other)
     return notes, None if meant == text else meant
 
 

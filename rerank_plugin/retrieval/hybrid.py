@@ -8,8 +8,9 @@ then the encoder searches again, with the query moved towards the best of all. I
 puts close to each other share their scores (:mod:`rerank_plugin.kernels.regularization`). ``index --encode ktrel`` also
 adapts the bundled encoder to the index's documents, unless they are few. That one then stands in its place, and before
 the end the best documents gain by how near their words are to each of the query's (``vector_matches`` of
-:mod:`rerank_plugin.inputs.vector_features`). Weights and numbers were chosen on the validation queries of two
-collections (docs/models/ktrel.md, docs/dense-retrieval.md).
+:mod:`rerank_plugin.inputs.vector_features`). This first stage, and the rerankers after it, read misspelt words as what
+they mean (:mod:`rerank_plugin.retrieval.meant_words`). Weights and numbers were chosen on the validation queries of
+two collections (docs/models/ktrel.md, docs/dense-retrieval.md).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, NotEncodedErr
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
 from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
+from rerank_plugin.retrieval.meant_words import MeantWords
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
 
 if TYPE_CHECKING:
@@ -83,6 +85,9 @@ class HybridConfig:
     )
     feedback_weight: float = setting(
         0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight"
+    )
+    as_written: bool = setting(
+        False, "take words that no document has as they are written, not as near ones", option="hybrid_as_written"
     )
     nprobe: int | None = setting(None, SHARED)
     ef_search: int | None = setting(None, SHARED)
@@ -152,6 +157,10 @@ class HybridStage:
         self.words, self.weights = LuceneConfig(expand=config.expand).open(index), config.weights(adapted)
         if self.name == HYBRID_RM3:
             self.words.configured(name=RM3)  # refused where it cannot be computed
+        self.meant: MeantWords | None = None
+        if isinstance(self.dense, DenseStage) and not config.as_written:
+            vocabulary = self.dense.encoder.reranker.builder.vocabulary
+            self.meant = MeantWords(self.forward, vocabulary) if len(vocabulary) > 1 else None  # of word pieces
         self.matches: VectorFeatures | None = None
         if by_adapted is not None:
             from rerank_plugin.inputs.vector_features import VectorFeatures
@@ -170,7 +179,8 @@ class HybridStage:
         """The best ``depth`` of the fused documents."""
         from rerank_plugin.kernels.regularization import regularize  # numba is slow to import
 
-        config = self.config
+        config, written = self.config, query
+        query = query if self.meant is None else self.meant.read(query)
         weight, with_rm3 = self.weights
         in_set = query.filter is not None and query.filter.strategy is not None  # which is ranked as a whole
         reach = max(DEPTH, depth) if in_set else DEPTH
@@ -189,7 +199,9 @@ class HybridStage:
             fused = self._with_matches(self.matches, query, fused)
         encodings = self.dense.decode(fused.rows[: config.regularized])
         scores = regularize(fused.first_stage_scores, encodings, config.neighbours, config.regularization)
-        return Candidates(self.forward, fused.rows, scores).best(depth)
+        found = Candidates(self.forward, fused.rows, scores).best(depth)
+        found.read_as = None if query is written else query
+        return found
 
     def dense_by(self, checkpoint: str) -> DenseStage | None:
         """The dense part, if it is by this checkpoint, not adapted."""
@@ -198,6 +210,9 @@ class HybridStage:
 
     def lacking_words(self, query: Query) -> list[str]:
         return self.dense.lacking_words(query)
+
+    def meant_words(self, query: Query) -> dict[str, str]:
+        return {} if self.meant is None else self.meant.of(query.text)
 
     def _with_matches(self, features: VectorFeatures, query: Query, fused: Candidates) -> Candidates:
         """The best fused documents with the matches of the query's words, brought to [0, 1], added to their scores."""

@@ -66,6 +66,12 @@ def lacking_words(stage: FirstStage, query: Query) -> list[str]:
     return [] if method is None else method(query)
 
 
+def meant_words(stage: FirstStage, query: Query) -> dict[str, str]:
+    """The words of a query that a first stage reads as others, by its method of this name."""
+    method = getattr(stage, "meant_words", None)  # optional
+    return {} if method is None else method(query)
+
+
 class FirstStageConfig(Protocol):
     """The configuration of a first stage: a frozen dataclass whose fields, JSON values, determine the candidates."""
 
