@@ -81,8 +81,10 @@ class Trial(NamedTuple):
 class TrialSettings(Settings):
     """The settings of experiments with trials."""
 
-    trials: int = size("hyper-parameters to try for each model of the paper; 0: fixed ones", 6, least=0)
-    trial_epochs: int = size("largest number of epochs of a trial", 4)
+    trials: int = size(
+        "hyper-parameters to try for each model of the paper; 0: fixed ones", 6, least=0, flags=("--grid",)
+    )
+    trial_epochs: int = size("largest number of epochs of a trial", 4, flags=("--grid-epochs",))
     seeds: int = size("trainings of each model of the paper with the chosen hyper-parameters, by seed", 1)
 
     def drawn(self, row: str) -> list[Trial]:
