@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from experiments.plan import Plan, Step, checkpoint_config, merged
+from experiments.plan import Plan, Step, checkpoint_config, merged, once
 from experiments.settings import Settings, check_known, option, size
 from rerank_plugin.inputs.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
 
 ORDER, SELECTED, WEAK, TUNED = "order", "delta32-selected", "delta32-lex3-weak", "delta32-lex3-tuned"
 CANDIDATES, JUDGED = "candidates", "judged"  # the two settings, and the folders of their runs
+WORDS, STEM_WORDS, CBOW_WORDS = "words", "stem_words", "cbow_words"  # settings
 
 # The best hyper-parameters on NFCorpus's dev split.
 DELTA = (
@@ -41,6 +42,10 @@ class DeltaSettings(Settings):
     test: str = option("queries and judgments", metavar="QJ")
     judged: str | None = option("judgments of the test queries, with grade 0", None, metavar="J")
     weak: tuple[str, ...] = option("corpus to pre-train on", (), action="append", metavar="CORPUS")
+    stem_words: str | None = option("word vectors on Krovetz stems, for Delta on stems", None, metavar="WORDS")
+    cbow_words: str | None = option(
+        "word vectors on Krovetz stems by CBOW, for DRMM as the paper ran it", None, metavar="WORDS"
+    )
     only: tuple[str, ...] = option("run only these rows", (), metavar="ROW")
     depth: int = size("candidates of each query", 500)
     quick_depth: int = size("candidates in the validation of classifiers and of figure 3's models", 100)
@@ -66,6 +71,7 @@ class DeltaRow(NamedTuple):
     title: str
     train: str = ""  # options of the training, if any
     reranker: str = ""  # a known name; "" for the first-stage order, and for a row with a training
+    words: str = WORDS  # the setting of its word vectors; those other than WORDS are of Krovetz stems
 
 
 def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
@@ -76,6 +82,7 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         f"--pairs-per-query {settings.classifier_documents} --epochs {settings.classifier_epochs} --patience 2 "
         f"--validation-depth {settings.quick_depth}"
     )
+    by_accuracy = f"{short} --measures accuracy nDCG@20 AP"  # [D17] 4.6
     swept = f"--pairs-per-query {settings.sweep_pairs} {quick}"
     filters = f"{swept} --validation-depth {settings.quick_depth}"
     weak = [
@@ -83,6 +90,16 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         DeltaRow(TUNED, "Delta-32-Lex3, weak labels, then tuned", f"{WITH_LEX3} {long}"),
     ]
     share = "Delta-32-Lex3 + share of the best first-stage score"
+    stems = [
+        DeltaRow("drmm-d18", "DRMM as in [D18]", f"{DRMM} {long} --set query_stopwords=remove", words=CBOW_WORDS),
+        DeltaRow("delta32-lex3-stems", "Delta-32-Lex3 on stems", f"{WITH_LEX3} {long}", words=STEM_WORDS),
+        DeltaRow(
+            "delta32-lex3-share-stems",
+            f"{share}, on stems",
+            f"{WITH_LEX3} {FIRST_STAGE_SHARE} {long}",
+            words=STEM_WORDS,
+        ),
+    ]
     return [
         DeltaRow(ORDER, "Original order"),
         DeltaRow("docid", "rev DocID", reranker="docid"),
@@ -96,6 +113,9 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         DeltaRow("sevmos-c1", "SevMos-C1", f"{SEVMOS} {short}"),
         DeltaRow("sevmos-c3", "SevMos-C3", f"{SEVMOS} convolutions=3 {short}"),
         DeltaRow("delta-classifier", "Delta classifier [D17]", f"{CLASSIFIER} {short}"),
+        DeltaRow(
+            "delta-classifier-accuracy", "Delta classifier [D17], best epoch by accuracy", f"{CLASSIFIER} {by_accuracy}"
+        ),
         DeltaRow("delta-classifier-w", "Delta classifier, weighted", f"{CLASSIFIER} {short} --weights log"),
         DeltaRow("delta32", "Delta-32", f"{DELTA} {long}"),
         DeltaRow("delta32-lex3", "Delta-32-Lex3", f"{WITH_LEX3} {long}"),
@@ -106,6 +126,7 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         DeltaRow("delta32-lex3-first", "Delta-32-Lex3 + first-stage score", f"{WITH_LEX3} {FIRST_STAGE} {long}"),
         DeltaRow("delta32-lex3-share", share, f"{WITH_LEX3} {FIRST_STAGE_SHARE} {long}"),
         DeltaRow(SELECTED, f"Delta-32-Lex{settings.selected}, our own", f"{DELTA} {long}"),
+        *(row for row in stems if getattr(settings, row.words)),
         *(weak if settings.weak else []),
         *(DeltaRow(sweep_row(n), f"Delta-{n}", f"{DELTA} {filters} --set filters={n}") for n in settings.filters),
     ]
@@ -129,7 +150,8 @@ class DeltaPlan(Plan):
     def stages(self) -> Iterator[list[Step]]:
         rows = {row.name: row for row in self.rows()}
         weak = bool(rows.keys() & {WEAK, TUNED})
-        yield [self.index(), *([self.weak_labels()] if weak else [])]
+        indexes = once(self.index_of(row) for row in rows.values())
+        yield [*indexes, *([self.weak_labels()] if weak else [])]
         splits = [self.candidates(split) for split in ("train", "validation", "test")]
         yield [*splits, *([self.weak_index()] if weak else [])]
         later = [rows[name] for name in (SELECTED, TUNED) if name in rows]
@@ -144,35 +166,45 @@ class DeltaPlan(Plan):
     def index(self) -> Step:
         return self.indexing("indexes", "index", self.settings.corpus)
 
+    def index_of(self, row: DeltaRow) -> Step:
+        """The index whose words a row reads."""
+        if row.words == WORDS:
+            return self.index()
+        return self.indexing("indexes", "stems", self.settings.corpus, stem="krovetz")
+
     def candidates(self, split: str) -> Step:
         queries = getattr(self.settings, split)
         return self.search("runs", split, self.index(), queries, "--depth", self.settings.depth)
 
     def training(self, name: str) -> Step:
         """A row's training; that of `SELECTED` is known once the selection has run."""
-        options = next(row for row in all_rows(self.settings) if row.name == name).train.split()
+        row = next(row for row in all_rows(self.settings) if row.name == name)
+        options = row.train.split()
         if name == WEAK:
             return self._weak_training(options)
         if name == SELECTED:
             options += ["--lexical-features", *self.selected_features()]
         if name == TUNED:
             options += ["--start-from", self.training(WEAK).output]
-        return self._training(name, *options)
+        return self._training(row, *options)
 
-    def _training(self, name: str, *options) -> Step:
+    def _training(self, row: DeltaRow, *options) -> Step:
         settings = self.settings
         command = [
             "--train", settings.train, "--validation", settings.validation,
             "--train-run", self.candidates("train").output, "--validation-run", self.candidates("validation").output,
             "--depth", settings.depth, *options, *settings.train_option,
         ]  # fmt: skip
-        return self.train("checkpoints", name, self.index(), settings.words, *merged(command))
+        words = getattr(settings, row.words)
+        return self.train("checkpoints", row.name, self.index_of(row), words, *merged(command))
 
     def selection(self) -> Step:
         """The greedy selection, with shorter trainings than those of the tables."""
         settings = self.settings
         pairs = ["--pairs-per-query", settings.selection_pairs, "--epochs", settings.selection_epochs, "--patience", 3]
-        return self._training("selection", *DELTA.split(), *pairs, "--select-lexical-features", settings.selected)
+        return self._training(
+            DeltaRow("selection", ""), *DELTA.split(), *pairs, "--select-lexical-features", settings.selected
+        )
 
     def selected_features(self) -> list[str]:
         return list(LEX3) if self.dry else checkpoint_config(self.selection())["config"]["lexical_features"]
@@ -203,7 +235,7 @@ class DeltaPlan(Plan):
         if setting == JUDGED:
             documents = ["--first-stage", f"judged:{settings.judged}"]
         options = (*documents, "--tag", row.name, "--reranker", reranker)
-        return self.search(f"runs/{setting}", row.name, self.index(), settings.test, *options)
+        return self.search(f"runs/{setting}", row.name, self.index_of(row), settings.test, *options)
 
 
 def _longest_first(step: Step) -> int:

@@ -99,7 +99,8 @@ def _add_data_options(add) -> None:
     )
     add("--fold-validation", type=_count_or_share, metavar="N", help=held_out)
     measures = (
-        "validation measures; the first decides (default: nDCG@20 AP; PACRR's recipe ERR@20 nDCG@20, ktrel AP nDCG@10)"
+        "validation measures, or accuracy, of a classifier; the first decides (default: nDCG@20 AP; PACRR's recipe "
+        "ERR@20 nDCG@20, ktrel AP nDCG@10)"
     )
     add("--measures", nargs="+", help=measures)
     add("--concepts", type=Path, help="folder of concept vectors (rerank-plugin embed concepts), for ktrel and ktrel-c")

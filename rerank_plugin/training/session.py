@@ -47,7 +47,7 @@ from rerank_plugin.training.saving import TRAINED, Outcome, Saver, locked_work_f
 from rerank_plugin.training.starting_point import start_from, starting_concepts, starting_folder, starting_values
 from rerank_plugin.training.teacher_grades import TeacherGrades
 from rerank_plugin.training.trainer import Trainer
-from rerank_plugin.training.validation import HeldOut, Validation
+from rerank_plugin.training.validation import ACCURACY, HeldOut, Validation
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,8 @@ class Session:
     def __init__(self, task: Task):
         self.task = task
         for measure in task.measures:
-            parse(measure)  # reports a mistyped name before the slow part
+            if measure != ACCURACY:
+                parse(measure)  # reports a mistyped name before the slow part
         entry = entry_of(task.model)
         self.model_class, self.config_class = entry.load("module"), entry.load("config")
         self.index = Index(task.index)

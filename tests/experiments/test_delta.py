@@ -21,7 +21,7 @@ def test_every_row_of_the_paper_is_there(tmp_path):
 
 def test_options_of_rows_are_what_the_paper_says(tmp_path):
     """And the command accepts them: every row's options are parsed, and its model is built from them."""
-    made = plan(tmp_path, weak=("Z",))
+    made = plan(tmp_path, weak=("Z",), stem_words="S", cbow_words="B")
     trainings = {row.name: made.training(row.name) for row in made.rows() if row.train}
     rows = {name: " ".join(step.command) for name, step in trainings.items()}
     assert f"--lexical-features {' '.join(LEX3)}" in rows["delta32-lex3"] and "--lexical" not in rows["delta32"]
@@ -31,8 +31,24 @@ def test_options_of_rows_are_what_the_paper_says(tmp_path):
     assert "--set filters=64" in rows["sweep-64"]
     weak = made.training("delta32-lex3-weak").output
     assert f"--start-from {weak}" in rows["delta32-lex3-tuned"] and ":dev" in rows["delta32-lex3-weak"]
+    assert "--measures accuracy nDCG@20 AP" in rows["delta-classifier-accuracy"]
+    assert "query_stopwords=remove" in rows["drmm-d18"] and "query_stopwords" not in rows["drmm"]
     for step in trainings.values():
         built(step)
+
+
+def test_rows_on_stems_read_an_index_and_vectors_of_stems(tmp_path):
+    made = plan(tmp_path, stem_words="S", cbow_words="B")
+    words = {"drmm-d18": "B", "delta32-lex3-stems": "S", "delta32-lex3-share-stems": "S", "delta32-lex3": "W"}
+    indexes = {str(step.output): "krovetz" in step.command for step in next(iter(made.stages()))}
+    assert sorted(indexes.values()) == [False, True]
+    for row in made.rows():
+        if row.name in words:
+            training, run = made.training(row.name), made.run(row, "candidates")
+            assert training.command[training.command.index("--words") + 1] == words[row.name]
+            for step in (training, run):  # both read the same index
+                assert indexes[step.command[step.command.index("--index") + 1]] == (words[row.name] != "W")
+    assert not any(row.name in words for row in plan(tmp_path).rows() if row.name != "delta32-lex3")
 
 
 def test_some_rows_only(tmp_path):

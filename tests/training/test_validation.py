@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.records import Query
-from rerank_plugin.training.validation import HeldOut, Validation
+from rerank_plugin.files.runs import RankedList
+from rerank_plugin.training.validation import HeldOut, Validation, accuracy
 from tests import small
 
 HALF = Query("q1", "heart")
@@ -42,6 +43,21 @@ def test_by_hand(index):
 def test_a_judged_query_without_candidates_counts_as_zero(index):
     candidates = {"q1": small.candidates(index, [8, 0]), "q2": small.candidates(index, [])}
     assert measured(candidates, ["AP"])()["AP"] == pytest.approx(0.5)
+
+
+def test_accuracy_weighs_both_kinds_alike():
+    """Of relevant documents one of two has a score above 0, of the others two of three have none."""
+    run = {"q1": RankedList(["a", "b", "c"], np.array([2, 0.5, -1], np.float32))}
+    run["q2"] = RankedList(["d", "e"], np.array([0, -3], np.float32))
+    judgments = {"q1": {"a": 1, "b": 0}, "q2": {"e": 2}}
+    assert accuracy(run, judgments) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert np.isnan(accuracy(run, {"q1": {"a": 0}}))
+
+
+def test_accuracy_decides_where_it_stands_first(index):
+    candidates = {id: small.candidates(index, index.rows(["9", "a7", "100"])) for id in JUDGMENTS}
+    measures = measured(candidates, ["accuracy", "AP"])()
+    assert list(measures) == ["accuracy", "AP"] and measures["accuracy"] == (1 + 2 / 4) / 2  # 100 has no title
 
 
 @pytest.mark.parametrize(("highest", "gain"), [(None, 3 / 4), (2, 3 / 4), (4, 3 / 16)])
