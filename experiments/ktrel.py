@@ -162,6 +162,14 @@ class KtrelPlan(Plan):
     def training_queries(self) -> list[rp.Query]:
         return [query for spec in self.settings.train for query in queries_and_judgments(spec)[0]]
 
+    def known_queries(self) -> list[rp.Query]:
+        """The queries that trained or chose a model."""
+        return [*self.training_queries(), *read(self.validation)[0]]
+
+    def training_judgments(self) -> Judgments:
+        specs = self.settings.train
+        return {query: judged for spec in specs for query, judged in queries_and_judgments(spec)[1].items()}
+
     # Indexes, word and concept vectors, encodings.
 
     def index(self) -> Step:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import overlap
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, read
 from experiments.ktrel_measures import Measured, measure, once, unseen
@@ -82,6 +83,7 @@ class KtrelPage(Page):
 
     def parts(self) -> Iterator[str]:
         yield from self._table_1()
+        yield from self._by_overlap()
         yield from self._seeds()
         yield from self._against_the_hybrid()
         yield from self._ingredients()
@@ -93,8 +95,8 @@ class KtrelPage(Page):
     # Table 1.
 
     def _table_1(self) -> Iterator[str]:
-        """The first set alone and all sets pooled, each also without texts of training queries."""
-        new = unseen(self.queries, self.plan.training_queries())
+        """The first set alone and all sets pooled, each also without texts of training and validation queries."""
+        new = unseen(self.queries, self.plan.known_queries())
         yield "## Table 1"
         groups = [(self.first, self.measured.of_set(self.first), not self.several)]
         if self.several:
@@ -109,9 +111,32 @@ class KtrelPage(Page):
             if 0 < len(rest.queries) < len(measured.queries):
                 yield (
                     f"The same without the {len(measured.queries) - len(rest.queries)} whose text is also a training "
-                    f"query's ({len(rest.queries):,} queries):"
+                    f"or validation query's ({len(rest.queries):,} queries):"
                 )
                 yield self._table(rest, False)
+
+    def _by_overlap(self) -> Iterator[str]:
+        """MAP by the overlap of a query's relevant documents with those of training queries, which repeat answers."""
+        strata = overlap.strata(self.judgments[self.first], self.plan.training_judgments())
+        if len(strata) < 2:
+            return
+        measured = self.measured.of_set(self.first)
+        parts = [measured.part([id in judged for _, id in measured.queries]) for judged in strata.values()]
+        lines = [["", *(f"{name} ({len(part.queries):,})" for name, part in zip(strata, parts))]]
+        comparisons = (len(self.rows) - 1) * len(parts)
+        for row in self.rows:
+            cells = [f"{part.means(row.name)['AP']:.4f}" for part in parts]
+            if row.name != RM3:
+                marks = (part.mark(row.name, RM3, "AP", comparisons, ALPHA) for part in parts)
+                cells = [cell + mark for cell, mark in zip(cells, marks)]
+            lines.append([row.title, *cells])
+        yield f"### {_capital(self.first)} by overlap with training queries"
+        yield (
+            "MAP by the largest Jaccard coefficient of a query's relevant documents with those of a training query (in "
+            "brackets the number of queries); marks as above, after Bonferroni correction for "
+            f"{comparisons} comparisons. Judgments of similar queries know the answers of the last columns."
+        )
+        yield tables.markdown(lines)
 
     def _table(self, measured: Measured, published: bool) -> str:
         """Rows by measures; with ``published``, a line below each row that the paper has."""

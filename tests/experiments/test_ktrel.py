@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
+from experiments import overlap
 from experiments.figures import Line, plot_sizes
 from experiments.ktrel import KtrelPlan, mean_average_precision, read
 from experiments.ktrel_measures import Measured, measure, once, unseen, words
@@ -343,16 +344,18 @@ def test_a_figure_by_sizes(tmp_path):
 
 
 @pytest.mark.real_data
-def test_four_titles_of_nfcorpus_are_training_queries(real_data):
-    from rerank_plugin.corpora import queries_and_judgments
-
+def test_five_titles_of_nfcorpus_are_training_or_validation_queries(real_data, tmp_path):
     folder = real_data / "nfcorpus"
     titles, judged = read(Queries("titles", f"{folder}:test"))
     described = f"{folder}/queries_by_type.jsonl:split=test:type=vid-desc,{folder}/qrels/test.tsv"
     assert (len(judged), len(read(Queries("descriptions", described))[1])) == (323, 102)
-    new = unseen({"titles": titles}, queries_and_judgments(f"{folder}:train.graded")[0])
-    found = {query.id for query in titles} - {id for _, id in new}
-    assert found == {"PLAIN-2440", "PLAIN-2630", "PLAIN-3053", "PLAIN-3251"}
+    specs = dict(train=(f"{folder}:train.graded",), validation=f"{folder}:dev")
+    plan = KtrelPlan(settings(tmp_path, **specs))
+    for known, repeated in ((plan.training_queries(), set()), (plan.known_queries(), {"PLAIN-3131"})):
+        found = {query.id for query in titles} - {id for _, id in unseen({"titles": titles}, known)}
+        assert found == {"PLAIN-2440", "PLAIN-2630", "PLAIN-3053", "PLAIN-3251", *repeated}
+    strata = overlap.strata(judged, plan.training_judgments())
+    assert len(strata) == 4 and sum(map(len, strata.values())) == 323
 
 
 def test_from_the_command_to_the_page(tmp_path, page_of):
@@ -371,8 +374,8 @@ def test_from_the_command_to_the_page(tmp_path, page_of):
         "hybrid-delta hybrid-neighbours "
         "--train-option=--batch-size=64 --train-option=--set=document_words=30"
     )
-    headings = "Table 1;Titles: ;All test queries (titles, again);Against the hybrid: titles;What each contributed;"
-    for heading in f"{headings}2 seeds;Figure 2;What the validation;The trainings;The steps".split(";"):
+    headings = "Table 1;Titles: ;Titles by overlap;All test queries (titles, again);Against the hybrid: titles;2 seeds;"
+    for heading in f"{headings}What each contributed;Figure 2;What the validation;The trainings;The steps".split(";"):
         assert re.search(rf"^##+ {re.escape(heading)}", page, re.MULTILINE), heading
     for title in ("BM25", "BM25-RM3", "DRMM", "KTRel, our recipe", "BM25-RM3, KTRel with feedback, similar queries"):
         rows = [line.split("|")[2:-1] for line in page.splitlines() if line.startswith(f"| {title} |")]
