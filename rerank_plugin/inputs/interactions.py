@@ -23,22 +23,45 @@ if TYPE_CHECKING:  # the fast paths need no torch
     from torch import Tensor
 
 
-def cosine_matrix(vectors: Tensor, inputs: Inputs) -> Tensor:
+def cosine_matrix(vectors: Tensor, inputs: Inputs, precise: bool = False) -> Tensor:
     """Similarities of all query and document words, float [B, M, N]; 0 for padding.
 
     Args:
         vectors: word vectors, float [V, D], row 0 for UNK.
         inputs: with ``document_terms`` and ``query_terms``.
+        precise: whether the cosines are those of :func:`precise_cosines`.
     """
     import torch
     from torch.nn import functional
 
-    documents = functional.normalize(vectors[inputs.documents], dim=2)  # [B, N, D]
-    queries = functional.normalize(vectors[inputs.queries], dim=2)  # [B, M, D]
-    known = (inputs.queries > 0)[:, :, None] & (inputs.documents > 0)[:, None, :]  # [B, M, N]
-    cosines = torch.bmm(queries, documents.transpose(1, 2)) * known  # [B, M, N]
+    if precise:
+        cosines = precise_cosines(vectors, inputs)  # [B, M, N]
+    else:
+        documents = functional.normalize(vectors[inputs.documents], dim=2)  # [B, N, D]
+        queries = functional.normalize(vectors[inputs.queries], dim=2)  # [B, M, D]
+        cosines = torch.bmm(queries, documents.transpose(1, 2)) * _known(inputs)  # [B, M, N]
     cosines = torch.where(same_words(inputs), 1.0, cosines)
     return cosines * (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])
+
+
+def precise_cosines(vectors: Tensor, inputs: Inputs) -> Tensor:
+    """Cosines of all query and document words, float64 [B, M, N]; 0 for unknown words. Values at padding are arbitrary.
+
+    float32 on devices without double precision.
+    """
+    import torch
+
+    precision = torch.float32 if vectors.device.type == "mps" else torch.float64
+    documents = vectors[inputs.documents].to(precision)  # [B, N, D]
+    queries = vectors[inputs.queries].to(precision)  # [B, M, D]
+    lengths = queries.norm(dim=2)[:, :, None] * documents.norm(dim=2)[:, None, :]  # [B, M, N]
+    products = torch.bmm(queries, documents.transpose(1, 2))  # [B, M, N]
+    return products / lengths.clamp_min(torch.finfo(precision).tiny) * _known(inputs)
+
+
+def _known(inputs: Inputs) -> Tensor:
+    """Whether query word and document word have a vector, bool [B, M, N]."""
+    return (inputs.queries > 0)[:, :, None] & (inputs.documents > 0)[:, None, :]
 
 
 def same_words(inputs: Inputs) -> Tensor:

@@ -5,7 +5,7 @@ import math
 
 def best_windows(matrix, words, columns):
     """The starts of the windows of ``words`` words that kwindow keeps."""
-    closest = [round(16384 * max(column)) for column in zip(*matrix)]
+    closest = [math.floor(round(2**24 * max(column)) / 1024 + 0.5) for column in zip(*matrix)]
     starts = range(len(closest) - words + 1)
     ranked = sorted(starts, key=lambda start: (-sum(closest[start : start + words]), start))
     return sorted(ranked[: columns // words])

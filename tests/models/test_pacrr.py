@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.builder import Inputs, ModelQuery
+from rerank_plugin.inputs.interactions import CandidateWords, ComparedVectors, cosine_matrix, similarity_table
+from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.pacrr.fast import FILTERS, pack_filters
-from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, kwindow
+from rerank_plugin.models.pacrr.model import Pacrr, PacrrConfig, closest_steps, kwindow
+from rerank_plugin.models.pacrr.windows import closest_steps as fast_steps
 from rerank_plugin.text.vocabulary import Vocabulary
-from rerank_plugin.text.word_vectors import WordVectors
+from rerank_plugin.text.word_vectors import EmbeddingTable, WordVectors
 from tests import small
 from tests.conformance.models import assert_same, opened, scores_of
 from tests.models import golden
@@ -26,6 +30,10 @@ def words_of(length, longest):
     return (torch.arange(longest) < length)[None]
 
 
+def windows_of(similarities, document_mask, query_mask, words, columns):
+    return kwindow(similarities, closest_steps(similarities, query_mask), document_mask, words, columns)
+
+
 @pytest.mark.parametrize(
     ("words", "matrix"),
     [
@@ -37,7 +45,7 @@ def words_of(length, longest):
     ],
 )
 def test_the_papers_example_of_kwindow(words, matrix):
-    actual = kwindow(SIMILARITIES, SIX_WORDS, TWO_TERMS, words, 4)
+    actual = windows_of(SIMILARITIES, SIX_WORDS, TWO_TERMS, words, 4)
     assert actual.matrix[0].tolist() == torch.tensor(matrix).tolist()
     assert actual.windows.tolist() == [[True] * (4 // words)]
 
@@ -45,7 +53,7 @@ def test_the_papers_example_of_kwindow(words, matrix):
 def test_kwindow_of_a_document_that_is_too_short():
     for length, windows in [(0, [False] * 2), (1, [False] * 2), (2, [True, False])]:
         for longest in {max(length, 1), 6}:
-            actual = kwindow(SIMILARITIES[..., :longest], words_of(length, longest), TWO_TERMS, 2, 4)
+            actual = windows_of(SIMILARITIES[..., :longest], words_of(length, longest), TWO_TERMS, 2, 4)
             assert actual.windows.tolist() == [windows] and actual.matrix.shape == (1, 3, 4)
             kept = SIMILARITIES[..., :length] if length == 2 else torch.zeros(1, 3, 0)
             assert torch.equal(actual.matrix, torch.nn.functional.pad(kept, (0, 4 - kept.shape[2])))
@@ -54,7 +62,7 @@ def test_kwindow_of_a_document_that_is_too_short():
 def test_kwindow_prefers_any_word_to_padding_and_no_padded_term():
     """Dissimilar words are words; a padded term, similar with 0 to everything, makes none of them more similar."""
     similarities = torch.tensor([[[-0.5, -0.2, -0.4, 0, 0], [0, 0, 0, 0, 0]]])
-    actual = kwindow(similarities, words_of(3, 5), torch.tensor([[True, False]]), 1, 2)
+    actual = windows_of(similarities, words_of(3, 5), torch.tensor([[True, False]]), 1, 2)
     assert torch.equal(actual.matrix[0, 0], torch.tensor([-0.2, -0.4])) and actual.windows.all()
 
 
@@ -63,7 +71,7 @@ def test_kwindow_takes_the_first_of_equal_windows():
     row = torch.tensor([0.1, 0.1, 0.5, 0.1, 0.1])
     sums = row.unfold(0, 3, 1).sum(dim=1)
     assert sums[0] < sums.max()
-    actual = kwindow(row[None, None], words_of(5, 5), torch.tensor([[True]]), 3, 3)
+    actual = windows_of(row[None, None], words_of(5, 5), torch.tensor([[True]]), 3, 3)
     assert torch.equal(actual.matrix[0, 0], row[:3])
 
 
@@ -170,3 +178,31 @@ def test_similarities_are_compared_in_whole_steps(tmp_path, steps, chosen):
     for path in ("module", "fast"):
         actual = scores_of(opened(model, path, index, vectors), Query("q", "a"))
         assert actual.tolist() == pytest.approx([expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_the_fast_path_puts_similarities_into_the_steps_of_the_module(quantized):
+    """Of 30,000 words, whose cosines in float32 are in another step for some."""
+    random, count = np.random.default_rng(1), 30_000
+    numbers = random.normal(size=(count, 60)).astype(np.float32)
+    scales = np.ones(count, np.float32)
+    if quantized:
+        numbers, scales = (30 * numbers).clip(-127, 127).astype(np.int8), random.uniform(1, 2, count).astype(np.float32)
+    vectors = ComparedVectors(EmbeddingTable(numbers, scales))
+    ids, queries, lengths = np.arange(1, count, dtype=np.int32), np.array([5, 0, 70]), np.ones(1, np.int32)
+    terms = np.array([5, 9999, 70])
+    query = ModelQuery(queries, np.ones(3, bool), terms, np.ones(3, np.float32), 2, 0)
+    words = CandidateWords(ids, ids, ids[None], lengths)
+    table = similarity_table(vectors, query, words, Workspace(), threads=1)
+    found = np.empty(len(ids), np.int32)
+    compared = vectors.take(queries).astype(np.float64)
+    norms = np.linalg.norm(compared, axis=1)
+    fast_steps(table, vectors.numbers, vectors.scales, ids, compared, norms, found, 0, len(ids))
+    texts = torch.from_numpy(ids.astype(np.int64))[None], torch.from_numpy(queries)[None]
+    inputs = Inputs(
+        texts[0], texts[0] > 0, texts[1], texts[1] >= 0, torch.zeros(1, 0), texts[0], torch.from_numpy(terms)[None]
+    )
+    cosines = cosine_matrix(torch.from_numpy(vectors.take(slice(None))), inputs, precise=True)  # [1, 3, 29999]
+    expected = closest_steps(cosines, inputs.query_mask)[0].numpy()
+    assert found.tolist() == expected.tolist()
+    assert (np.rint(table.max(axis=1) * 16384) != expected).any()

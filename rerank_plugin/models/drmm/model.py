@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.inputs.interactions import same_words
+from rerank_plugin.inputs.interactions import precise_cosines, same_words
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.interaction import InteractionModel
 from rerank_plugin.models.ranking_model import linear_layers, masked_softmax
@@ -65,20 +65,6 @@ class DrmmConfig(ModelConfig):
         self.check("DRMM", "hidden", query_stopwords=("keep", "remove"))
         if self.bins < 2:
             raise InputError(f"{self.bins} bins: DRMM needs at least 2, one of them for exact matches")
-
-
-def precise_cosines(vectors: Tensor, inputs: Inputs) -> Tensor:
-    """Cosines of all query and document words, float64 [B, M, N]; 0 for unknown words. Values at padding are arbitrary.
-
-    float32 on devices without double precision.
-    """
-    precision = torch.float32 if vectors.device.type == "mps" else torch.float64
-    documents = vectors[inputs.documents].to(precision)  # [B, N, D]
-    queries = vectors[inputs.queries].to(precision)  # [B, M, D]
-    lengths = queries.norm(dim=2)[:, :, None] * documents.norm(dim=2)[:, None, :]  # [B, M, N]
-    products = torch.bmm(queries, documents.transpose(1, 2))  # [B, M, N]
-    known = (inputs.queries > 0)[:, :, None] & (inputs.documents > 0)[:, None, :]  # [B, M, N]
-    return products / lengths.clamp_min(torch.finfo(precision).tiny) * known
 
 
 def bins_of(cosines: Tensor, bins: int) -> Tensor:

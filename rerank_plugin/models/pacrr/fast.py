@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,8 @@ from rerank_plugin.kernels.intrinsics import (
 )
 from rerank_plugin.kernels.parallel import split
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.pacrr.model import SIMILARITY_STEPS, PacrrConfig
+from rerank_plugin.models.pacrr.model import PacrrConfig
+from rerank_plugin.models.pacrr.windows import choose, closest_steps
 
 RANKS = 2  # number of largest values selected in one pass
 FILTERS = 4  # filters computed at once: FILTERS * LANES sums keep the CPU's multipliers busy
@@ -124,14 +126,22 @@ class FastPacrr(FastPath[PacrrConfig]):
         words = candidate_words(self.builder, candidates, self.workspace)
         table = similarity_table(self.vectors, query, words, self.workspace, self.threads)  # [U, m]
         gates = self._gates(query.idf[query.mask])  # [m, 4]
-        distilled_words = config.distilled_words if config.distillation == "kwindow" else 0
+        distilled_words, steps = 0, self.workspace.array("steps", table.shape[:1], np.int32)
+        if config.distillation == "kwindow":
+            distilled_words = config.distilled_words
+            compared = self.vectors.take(query.ids[: len(gates)]).astype(np.float64)  # [m, D]
+            closest = partial(
+                closest_steps, table, self.vectors.numbers, self.vectors.scales, words.ids, compared,
+                np.linalg.norm(compared, axis=1), steps,
+            )  # fmt: skip
+            split(closest, len(table), self.threads)
         columns = int(words.lengths.max()) + 2 * (config.longest_ngram + LANES)
         scores = np.empty(len(candidates), np.float32)
 
         def documents(start: int, stop: int) -> None:
             grids = self.workspace.array("grids", (1 + config.longest_ngram, len(gates), columns), np.float32)
             _score_documents(
-                table, words.places, words.lengths, config.signals, distilled_words, *self.filters,
+                table, steps, words.places, words.lengths, config.signals, distilled_words, *self.filters,
                 self.gate_inputs, gates, self.gate_state, self.nan_guard, grids, scores, start, stop,
             )  # fmt: skip
 
@@ -252,14 +262,14 @@ def add_maxima(builder, source, offsets, taps, biases, weights, target):
 
 @njit(nogil=True, cache=True)
 def _score_documents(
-    table, places, lengths, count, distilled_words, weights, starts, bias, reach,
+    table, steps, places, lengths, count, distilled_words, weights, starts, bias, reach,
     gate_inputs, gates, gate_state, nan_guard, grids, scores, start, stop,
 ):  # fmt: skip
     """Scores of candidates start..stop.
 
-    count: n_s. distilled_words: l_d of kwindow, 0 for firstk. weights, starts, bias, reach: of :class:`Filters`.
-    gates: float32 [m, 4]. nan_guard: added to all scores. grids: scratch, float32 [1 + l_g, m, W], with W at least
-    2 (l_g + LANES) more than the longest document.
+    steps: of :func:`closest_steps`, for kwindow. count: n_s. distilled_words: l_d of kwindow, 0 for firstk. weights,
+    starts, bias, reach: of :class:`Filters`. gates: float32 [m, 4]. nan_guard: added to all scores. grids: scratch,
+    float32 [1 + l_g, m, W], with W at least 2 (l_g + LANES) more than the longest document.
     """
     terms, columns, longest = len(gates), grids.shape[2], len(starts) - 1
     border = (longest - 1) // 2
@@ -273,12 +283,13 @@ def _score_documents(
         length = lengths[candidate]
         similarity_guard = _look_up(table, places[candidate], length, border, LANES + longest, grids[0])
         if distilled_words:
-            _closest(grids[0], length, border, similarities)
+            for position in range(length):
+                similarities[position] = steps[places[candidate, position]]
         for words in range(1, longest + 1):
             before = (words - 1) // 2
             plane, begin, windows, word_step = 0, border - before, length, 1
             if distilled_words:
-                windows = _choose(similarities, length, words, distilled_words // words, sums, chosen)
+                windows = choose(similarities, length, words, distilled_words // words, sums, chosen)
                 _copy_windows(grids, border, chosen, windows, words)
                 plane, begin, word_step = 1, 0, terms * columns
             for tap in range(words * words):
@@ -311,69 +322,6 @@ def _look_up(table, places, length, border, behind, grid):
         for position in range(length):
             total += line[position] * np.float32(0.0)
     return total
-
-
-@njit(nogil=True, cache=True)
-def _closest(grid, length, border, similarities):
-    """The largest similarity of each of a document's words, in whole steps."""
-    for position in range(length):
-        value = grid[0, border + position]
-        for row in range(1, len(grid)):
-            similarity = grid[row, border + position]
-            value = similarity if similarity > value else value
-        similarities[position] = np.int32(np.rint(value * np.float32(SIMILARITY_STEPS)))
-
-
-@njit(nogil=True, cache=True)
-def _choose(similarities, length, words, room, sums, chosen):
-    """Write the starts of the ``room`` windows with the largest sums to ``chosen``, ascending; return their number.
-
-    The first of equal sums are chosen. ``sums`` is scratch, int32, at least one number per word.
-    """
-    windows = max(0, length - words + 1)
-    if windows <= room:
-        for window in range(windows):
-            chosen[window] = window
-        return windows
-    smallest, largest = np.int32(0), np.int32(0)
-    for window in range(windows):
-        total = np.int32(0)
-        for word in range(words):
-            total += similarities[window + word]
-        sums[window] = total
-        smallest, largest = min(smallest, total), max(largest, total)
-    threshold = _largest_threshold(sums[:windows], room, smallest, largest)
-    equal = room - _count_from(sums[:windows], threshold + 1)
-    count = 0
-    for window in range(windows):
-        if sums[window] == threshold:
-            equal -= 1
-        if sums[window] > threshold or (sums[window] == threshold and equal >= 0):
-            chosen[count] = window
-            count += 1
-    return count
-
-
-@njit(nogil=True, cache=True)
-def _largest_threshold(sums, room, smallest, largest):
-    """The largest threshold that at least ``room`` sums reach; sums are between ``smallest`` and ``largest``."""
-    reached, missed = np.int64(smallest), np.int64(largest) + 1
-    while missed - reached > 1:
-        middle = (reached + missed) // 2
-        if _count_from(sums, middle) >= room:
-            reached = middle
-        else:
-            missed = middle
-    return reached
-
-
-@njit(nogil=True, cache=True)
-def _count_from(sums, threshold):
-    """The number of sums that reach the threshold."""
-    threshold, count = np.int32(threshold), np.int32(0)
-    for value in sums:
-        count += np.int32(value >= threshold)
-    return count
 
 
 @njit(nogil=True, cache=True)

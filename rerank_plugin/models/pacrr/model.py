@@ -24,7 +24,10 @@ Where the paper is silent:
 * Padded query terms: they select no window of kwindow, their IDF weight is 0, and the LSTM ends at the last query term.
   So scores do not depend on l_q, unless queries are cut.
 * kwindow: windows keep the order of their positions, and the first of equal windows are chosen, as in the paper's
-  example. Similarities are compared in steps of 1/16384, because rounding would order windows of the same words.
+  example. Similarities are compared in steps of 1/16384, because rounding would order windows of the same words. Two
+  ways to compute a cosine may put it into different steps: so kwindow's cosines are computed in double precision (in
+  single precision in training and on devices without double) and rounded to a multiple of 2^-24 before they are put
+  into a step.
 * LSTM: logistic gates, biases 0, except 1 for the forget gate; the score of an empty query is 0.
 """
 
@@ -48,6 +51,7 @@ from rerank_plugin.models.ranking_model import masked_softmax
 DISTILLATIONS = ("firstk", "kwindow")
 FEW = 4  # signals that are found one after the other on a GPU
 SIMILARITY_STEPS = 16384.0  # a power of two: similarities in whole steps add up without rounding
+PARTS = 1024.0  # of a step; a similarity is rounded to a whole number of these first
 
 
 @dataclass(frozen=True)
@@ -89,20 +93,31 @@ class Distilled(NamedTuple):
     places: Tensor  # position in the document of each column, int64 [B, l_d]; arbitrary where padded
 
 
-def kwindow(similarities: Tensor, document_mask: Tensor, query_mask: Tensor, words: int, columns: int) -> Distilled:
+def closest_steps(similarities: Tensor, query_mask: Tensor) -> Tensor:
+    """The similarity of each document word to its closest query term in whole steps, float32 [B, N].
+
+    Args:
+        similarities: float [B, M, N]. query_mask: bool [B, M].
+    """
+    closest = similarities.masked_fill(~query_mask[:, :, None], -1.0).amax(dim=1)  # [B, N]
+    parts = (closest * (SIMILARITY_STEPS * PARTS)).round()  # [B, N]
+    return (parts / PARTS + 0.5).floor().float()
+
+
+def kwindow(similarities: Tensor, steps: Tensor, document_mask: Tensor, words: int, columns: int) -> Distilled:
     """The windows of ``words`` words that are most similar to the query, in the document's order ([P] 2.1).
 
     The similarity of a window is the mean of its words' similarities to their closest query terms. As many windows are
     kept as fit into ``columns``; they may overlap.
 
     Args:
-        similarities: float [B, M, N], 0 where padded. document_mask: bool [B, N]. query_mask: bool [B, M].
+        similarities: float [B, M, N], 0 where padded. steps: of :func:`closest_steps`. document_mask: bool [B, N].
     """
     padding = (0, max(0, words - similarities.shape[2]))  # makes room for one window
-    similarities, document_mask = functional.pad(similarities, padding), functional.pad(document_mask, padding)
-    closest = similarities.masked_fill(~query_mask[:, :, None], -1.0).amax(dim=1)  # [B, N]
+    similarities, steps = functional.pad(similarities, padding), functional.pad(steps, padding)
+    document_mask = functional.pad(document_mask, padding)
     complete = document_mask.unfold(1, words, 1).all(dim=2)  # [B, N - n + 1]
-    sums = (closest * SIMILARITY_STEPS).round().unfold(1, words, 1).sum(dim=2)  # the mean times a constant
+    sums = steps.unfold(1, words, 1).sum(dim=2)  # the mean times a constant, [B, N - n + 1]
     order = sums.masked_fill(~complete, -torch.inf).argsort(dim=1, descending=True, stable=True)  # [B, N - n + 1]
     starts = order[:, : columns // words].sort(dim=1).values  # [B, W]
     windows = complete.gather(1, starts)  # [B, W]
@@ -206,14 +221,19 @@ class Pacrr(InteractionModel[PacrrConfig]):
         return kept.masked_fill(missing[:, None, :], 0.0)
 
     def interaction(self, inputs: Inputs) -> Tensor:
-        return cosine_matrix(self.vectors, inputs)  # [B, M, N]
+        precise = (
+            self.config.distillation == "kwindow" and not self.training
+        )  # a training step would take 1.8 times as long
+        return cosine_matrix(self.vectors, inputs, precise)  # [B, M, N]
 
     def distilled(self, similarities: Tensor, inputs: Inputs) -> list[Distilled]:
         """The distilled matrix of each n-gram size, from 1 word on; similarities are float [B, M, N]."""
         mask = inputs.document_mask  # [B, N]
         sizes, columns = range(1, self.config.longest_ngram + 1), self.config.distilled_words
         if self.config.distillation == "kwindow":
-            return [kwindow(similarities, mask, inputs.query_mask, words, columns) for words in sizes]
+            steps = closest_steps(similarities, inputs.query_mask)  # [B, N]
+            similarities = similarities.to(self.vectors.dtype)
+            return [kwindow(similarities, steps, mask, words, columns) for words in sizes]
         places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)  # [B, N]; N is cut at l_d
         return [Distilled(similarities, mask, places)] * len(sizes)
 
