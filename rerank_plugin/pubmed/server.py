@@ -24,6 +24,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 CHUNK = 1 << 13  # bytes that are written at once: what a kill or a failure loses at most
+TEXT_BYTES, FILE_BYTES = 1 << 24, 1 << 32  # at most; of NLM's, lists have under 1 MB and files under 1 GB
 CONNECT_SECONDS = 20.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds after a failure, doubled after each further one
 LONGEST_ASKED = 900.0  # seconds that a server may ask to wait
@@ -83,12 +84,12 @@ class Server:
         """A small text.
 
         Raises:
-            NotFetchedError: the server does not give it.
+            NotFetchedError: the server does not give it, or more than 16 MiB.
         """
 
         def attempt() -> str:
             with self._get(path) as response:
-                return b"".join(self._chunks(response)).decode(errors="replace")
+                return b"".join(self._chunks(path, response, TEXT_BYTES)).decode(errors="replace")
 
         return self._repeated(path, attempt)
 
@@ -99,7 +100,7 @@ class Server:
             When the file was changed last, in seconds since 1970; None if the server does not say it.
 
         Raises:
-            NotFetchedError: the server does not give it; what it gave stays.
+            NotFetchedError: the server does not give it, or more than 4 GiB; what it gave stays.
             InputError: the part cannot be written.
         """
 
@@ -115,11 +116,11 @@ class Server:
                         part.unlink()
                         raise _PassingError("the file has become shorter")
                 else:
-                    mode = "ab" if size and content_range.startswith(f"bytes {size}-") else "wb"
+                    begin = size if size and content_range.startswith(f"bytes {size}-") else 0
                     with writing_to(part):
-                        file = open(part, mode, buffering=0)
+                        file = open(part, "ab" if begin else "wb", buffering=0)
                     with file:
-                        for chunk in self._chunks(response):
+                        for chunk in self._chunks(path, response, FILE_BYTES - begin):
                             with writing_to(part):
                                 file.write(chunk)
                         with writing_to(part):
@@ -161,9 +162,12 @@ class Server:
                 raise NotFetchedError(f"{url}: the server answers with status {status}")
             yield response
 
-    def _chunks(self, response: Any) -> Iterator[bytes]:
-        """The body as it is sent, though a server may call it encoded; an exception if it ends too early."""
-        return response.raw.stream(CHUNK, decode_content=False)
+    def _chunks(self, path: str, response: Any, most: int) -> Iterator[bytes]:
+        """The body as it is sent, though a server may call it encoded; an exception if it is too short or long."""
+        for chunk in response.raw.stream(CHUNK, decode_content=False):
+            if (most := most - len(chunk)) < 0:
+                raise NotFetchedError(f"{self.base_url}{path} is too long to be one of PubMed's")
+            yield chunk
 
 
 def _seconds(date: str | None) -> float | None:

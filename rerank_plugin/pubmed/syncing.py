@@ -67,6 +67,7 @@ def sync(
 ) -> SyncReport:
     """Fetch what a mirror lacks of the newest release; files of older ones go as those with their numbers come.
 
+    Those whose numbers the newest release lacks go when it is here whole; an update file shows that its baseline is.
     A file that cannot be fetched costs no other file.
 
     Args:
@@ -98,7 +99,7 @@ def sync(
                 continue
             report.fetched, report.bytes = report.fetched + (size > 0), report.bytes + size
             report.removed += _remove(mirror, older, lambda old: old.number == file.number)
-        if not report.failed:
+        if not (report.failed or gaps) and max(files).folder != BASELINE:
             report.removed += _remove(mirror, older, lambda old: True)
     return report
 

@@ -107,6 +107,34 @@ def test_the_next_baseline_replaces_the_last_without_a_second_copy(served, clien
     assert contents(mirror.folder) == contents(tmp_path / "27")
 
 
+def test_an_incomplete_baseline_removes_only_what_it_replaces(served, client, tmp_path):
+    mirror, new = Mirror(tmp_path / "mirror"), tmp_path / "27"
+    sync(mirror, client)
+    write_distribution(new, PLAN.__class__(**{**PLAN.__dict__, "release": 27, "updates": 1}))
+    hidden = [path for path in sorted(new.rglob("*27n*.gz*")) if "n0001" not in path.name]
+    for path in hidden:
+        path.rename(tmp_path / path.name)
+    with serving(new) as server:
+        following = Server(server.url, rate=1e6)
+        assert sync(mirror, following).removed == 1 and len(mirror.files()) == 6
+        for path in hidden:
+            (tmp_path / path.name).rename(path)
+        sync(mirror, following)
+        following.close()
+    assert contents(mirror.folder) == contents(new)
+
+
+def test_what_has_no_end_is_refused(served, client, tmp_path, monkeypatch):
+    monkeypatch.setattr("rerank_plugin.pubmed.server.FILE_BYTES", 1000)
+    monkeypatch.setattr("rerank_plugin.pubmed.server.TEXT_BYTES", 5000)
+    served.faults[f"{LAST}.md5"] = [b"?" * 5001]
+    report = sync(Mirror(tmp_path / "mirror"), client)
+    assert len(report.failed) == 6 and all("is too long" in reason for reason in report.failed)
+    monkeypatch.setattr("rerank_plugin.pubmed.server.TEXT_BYTES", 50)
+    with pytest.raises(InputError, match="baseline/ is too long"):
+        sync(Mirror(tmp_path / "mirror"), client)
+
+
 def test_a_killed_run_is_continued(served, client, tmp_path):
     served.faults[FIRST] = ["stall"]
     process = start(tmp_path, "-m", "rerank_plugin", "pubmed", "sync", "--mirror", "mirror", "--base-url", served.url)
