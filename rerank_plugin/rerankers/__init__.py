@@ -147,7 +147,8 @@ def checkpoint_of(spec: str) -> Path | None:
     if register.is_hub_name(spec):
         return register.hub_folder(spec)
     forms = "a checkpoint folder", "ORG/NAME on the Hugging Face hub", "or package.module:Class"
-    raise InputError(unknown("reranker", spec, known_names(), *forms))
+    weight = "; a weight is below 1, as in delta+0.5@10" if "+" in spec else ""
+    raise InputError(unknown("reranker", spec, known_names(), *forms) + weight)
 
 
 def _load_untrained(name: str, index: ForwardIndex, checkpoint: str) -> Scorer:

@@ -132,6 +132,7 @@ def test_the_model_that_comes_along(index):
 
 def test_the_nearest_name_is_suggested(index):
     assert "unknown reranker 'delt': did you mean 'delta'? Known: " in refusal("delt", index)
+    assert "'delta+1.0': did you mean 'delta'?" in (error := refusal("delta+1.0", index)) and "below 1" in error
     with pytest.raises(InputError, match="unknown first stage 'dence:x': did you mean 'dense'[?] Known: all, bm25, "):
         configure("dence:x")
 
