@@ -49,7 +49,7 @@ DATES = ("year", "entered")
 PMID_VERSION = "pmid_version"
 STORED_ONLY = (
     "url", "doi", "pmc", "full_journal_title", "issn", "volume", "issue", "pages", "full_names", "affiliation",
-    "original_title", "other_abstract", "electronic_date", "registry_numbers", PMID_VERSION,
+    "original_title", "other_abstract", "electronic_date", "create_date", "registry_numbers", PMID_VERSION,
 )  # fmt: skip
 LISTS = (
     "authors", "full_names", "mesh", "major_topics", "subheadings", "types", "languages", "keywords", "chemicals",

@@ -133,6 +133,7 @@ TERMS: dict[str, Callable[[Metadata], Iterable[str]]] = {
     **{name: _plain(name) for name in FILTERS.values()},
     "date": lambda metadata: texts(metadata, "date"),
     "entry_date": lambda metadata: texts(metadata, "entry_date"),
+    "create_date": lambda metadata: texts(metadata, "create_date"),
     "electronic_date": lambda metadata: texts(metadata, "electronic_date"),
     "volume": _plain("volume"),
     "issue": _plain("issue"),

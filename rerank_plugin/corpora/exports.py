@@ -151,6 +151,7 @@ def _nbib(documents: Iterable[Document], ranks: Ranks | None = None) -> Iterator
         lines += [("IS", f"{issn} (Print)") for issn in texts(metadata, "issn")]
         lines += [("DEP", date.replace("-", "")) for date in texts(metadata, "electronic_date")]
         lines += [("EDAT", date.replace("-", "/")) for date in texts(metadata, "entry_date")]
+        lines += [("CRDT", date.replace("-", "/")) for date in texts(metadata, "create_date")]
         chemicals, numbers = texts(metadata, "chemicals"), texts(metadata, "registry_numbers")
         numbers = numbers if len(numbers) == len(chemicals) else ["0"] * len(chemicals)
         lines += [("RN", f"{number} ({name})") for number, name in zip(numbers, chemicals)]

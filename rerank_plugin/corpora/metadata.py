@@ -38,6 +38,7 @@ KEYS = {
     PMID_VERSION: "pmidversion",
     "pmc": "pmc pmcid",
     "entry_date": "entrydate edat createdate",
+    "create_date": "createdate crdt",
     "electronic_date": "electronicdate dep",
     "full_journal_title": "fulljournaltitle fulljournalname jt",
     "issn": "issn essn journalissn issnl",
@@ -244,7 +245,7 @@ def _value(name: str, value: Any) -> Any:
         return int(number)
     if name in LISTS:
         return [text for part in _parts(name, value) if (text := _text(part))]
-    if name in ("date", "entry_date", "electronic_date"):
+    if name in ("date", "entry_date", "create_date", "electronic_date"):
         return _date(value)
     if name == "journal" and isinstance(value, dict):
         value = value.get("journal", value)

@@ -10,8 +10,8 @@ for the texts of these records. A pipe is kept in a temporary file meanwhile.
 The title is ArticleTitle, else BookTitle, else VernacularTitle, without the brackets that mark a translated title. The
 abstract is every AbstractText with its label (``METHODS: ...``), or without any those of an OtherAbstract, which
 otherwise repeats it in other words or languages: in English if there is one. The journal is its abbreviation; the date
-is the date of the issue, or else of the article online. The entry date is that of PubMed's ``entrez``, or else of the
-MEDLINE record.
+is the date of the issue, or else of the article online. The entry date (``[edat]``) is that of PubMed's ``pubmed``, the
+create date (``[crdt]``) that of its ``entrez``, as NLM's DTD says; or else that of the MEDLINE record.
 
 Files are untrusted: `safe_xml` reads them. A malformed file is read again from its beginning by `broken_xml`, which
 loses only the damaged records. Entities other than XML's own five are not expanded; the missing text is reported.
@@ -59,7 +59,8 @@ TEXTS = {
     "pages": "Article/Pagination/MedlinePgn",
     "affiliation": "Article/AuthorList/Author[1]/AffiliationInfo/Affiliation",
 }
-ENTERED = ("PubmedData/History/PubMedPubDate[@PubStatus='entrez']", "MedlineCitation/DateCreated", "DateCreated")
+CREATED = ("PubmedData/History/PubMedPubDate[@PubStatus='entrez']", "MedlineCitation/DateCreated", "DateCreated")
+ENTERED = ("PubmedData/History/PubMedPubDate[@PubStatus='pubmed']", *CREATED)
 DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
 _OWN_PMID = re.compile(rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID\b[^>]*>\s*(\d{1,9})\s*</PMID>")
 PMIDS_BLOCK = 1 << 23  # bytes that are searched at once
@@ -271,6 +272,7 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
         "chemicals": list(numbers),
         "registry_numbers": list(numbers.values()) if any(number != "0" for number in numbers.values()) else [],
         "entry_date": next(filter(None, (_day(record.find(path)) for path in ENTERED)), ""),
+        "create_date": next(filter(None, (_day(record.find(path)) for path in CREATED)), ""),
         "pmc": next(
             (
                 text

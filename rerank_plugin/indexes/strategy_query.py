@@ -55,6 +55,7 @@ VALUES = {
     "ppdat": ("date", "year"),
     "epdat": ("electronic_date", "year"),
     "edat": ("entry_date", "entered"),
+    "crdt": ("create_date", "entered"),
 }  # of entire values: the fields in Lucene, and the filter that compares them
 _INITIALS = re.compile(r".*\S (?:[^\W\d_]{1,2}|[A-Z]{3,4})")  # behind a last name
 _RANGE = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)

@@ -144,6 +144,11 @@ class Records:
 <Month>{month}</Month>
 <Day>{day}</Day>
 </PubMedPubDate>
+<PubMedPubDate PubStatus="pubmed">
+<Year>{year}</Year>
+<Month>{month}</Month>
+<Day>{day}</Day>
+</PubMedPubDate>
 </History>
 <PublicationStatus>ppublish</PublicationStatus>
 <ArticleIdList>

@@ -18,7 +18,7 @@ from rerank_plugin.text.qualifiers import QUALIFIERS
 FIELDS = {
     "ti": ("ti",), "ab": ("ab",), "tw": ("tiab",), "mp": ("tw",), "kw": ("ot",), "kf": ("ot",), "af": ("all",),
     "sh": ("mh:noexp",), "pt": ("pt",), "lg": ("la",), "la": ("la",), "au": ("au",), "jn": ("ta",), "jw": ("ta",),
-    "nm": ("nm",), "rn": ("rn",), "fs": ("sh:noexp",), "yr": ("dp",), "ez": ("edat",), "da": ("edat",), "dt": ("edat",),
+    "nm": ("nm",), "rn": ("rn",), "fs": ("sh:noexp",), "yr": ("dp",), "ez": ("edat",), "da": ("edat",), "dt": ("crdt",),
 }  # fmt: skip
 SIMILAR = {"hw": ("mh",)}  # words of headings, for which PubMed has entire headings only
 QUALIFIED = r"(?P<codes>[a-z]{2}(?:,[ ]?[a-z]{2})*)?(?:[ ]\[[^\[\]]*\])?"  # behind a heading's slash
@@ -239,7 +239,7 @@ def _written(node: _Node, fields: tuple[str, ...], outermost: bool = False) -> s
         joined = f" {node.operator} ".join(_written(part, fields) for part in node.parts)
         return joined if outermost else f"({joined})"
     text, _, near = node.text.partition(":~")
-    if "edat" in fields:
+    if "edat" in fields or "crdt" in fields:
         if (day := _DAY.fullmatch(text)) is None:
             raise _Unread
         text = "/".join(filter(None, day.groups()))

@@ -155,7 +155,7 @@ CASES = {
     "CSV of PubMed": ("a.csv", PUBMED_CSV, [
         Document("31000001", "Statins", "", {
             "date": "2019", "journal": "Test J", "authors": ["Doe JA", "Roe A"], "doi": "10.1000/x1",
-            "url": PUBMED(31000001), "entry_date": "2019-03-02", "pmc": "PMC1"}),
+            "url": PUBMED(31000001), "entry_date": "2019-03-02", "create_date": "2019-03-02", "pmc": "PMC1"}),
     ], {}),
     "TSV with a header": ("a.tsv", "record_id\ttitle\tabstract\tlabel_included\n1\tOne\t\t0\n2\t\tTwo\t\n", [
         Document("1", "One", ""), Document("2", "", "Two")], {}),

@@ -10,7 +10,8 @@ from rerank_plugin.corpora.metadata import NAMES
 
 RECORDS = [
     Document("31000001", "Früh: “A & B” 50% of x_1", "BACKGROUND: We looked; twice. RESULTS: \"Pain\", mostly.", {
-        "date": "2019-03-14", "entry_date": "2019-02-28", "journal": "J Test", "full_journal_title": "Journal of tests",
+        "date": "2019-03-14", "entry_date": "2019-02-28", "create_date": "2019-02-26", "journal": "J Test",
+        "full_journal_title": "Journal of tests",
         "authors": ["Müller-Voss KA", "Tran B Jr", "Heart, Lung Group"],
         "full_names": ["Müller-Voss, Katrin A", "Tran, Bao Jr", "Heart, Lung Group"],
         "affiliation": "Clinic; Town.", "mesh": ["Aspirin", "Diabetes Mellitus, Type 2"], "major_topics": ["Aspirin"],
@@ -29,7 +30,7 @@ RECORDS = [
         "url": "https://pubmed.ncbi.nlm.nih.gov/31000003/"}),
 ]  # fmt: skip
 LOST = {
-    "ris": {"entry_date", "electronic_date", "registry_numbers",
+    "ris": {"entry_date", "create_date", "electronic_date", "registry_numbers",
             "mesh", "major_topics", "subheadings", "chemicals", "retracted", "notices", "other_abstract",
             "pmid_version"},
     "nbib": {"pmid_version"}, "csv": set(), "json": set(),

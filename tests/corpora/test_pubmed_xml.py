@@ -269,6 +269,21 @@ RECORD = """<Journal><ISSN>0000-1234</ISSN><JournalIssue><Volume>3</Volume><Issu
   <ArticleIdList><ArticleId IdType="pmc">PMC12</ArticleId></ArticleIdList><Article>"""
 
 
+HISTORY = "<PubmedData><History>{}</History></PubmedData>".format(
+    "".join(
+        f"<PubMedPubDate PubStatus='{status}'><Year>2019</Year><Month>2</Month><Day>{day}</Day></PubMedPubDate>"
+        for status, day in (("entrez", 26), ("pubmed", 28))
+    )
+)
+
+
+def test_dates_of_entry_and_creation(put):
+    """As NLM's DTD says: ``pubmed`` is [edat], ``entrez`` [crdt]."""
+    record = article("1").replace("</PubmedArticle>", f"{HISTORY}</PubmedArticle>")
+    [document] = documents(put("a.xml", xml(record)))
+    assert (document.metadata["entry_date"], document.metadata["create_date"]) == ("2019-02-28", "2019-02-26")
+
+
 def test_metadata(only):
     """The date of the article online, as the issue has none; headings and journal stand beside the article."""
     always = {
@@ -290,7 +305,8 @@ def test_metadata(only):
     assert only(after=RECORD).metadata == {
         **always, "volume": "3", "issue": "2", "issn": "0000-1234", "pages": "11-9", "pmc": "PMC12",
         "authors": ["Doe J", "Roe A Jr"], "full_names": ["Doe, Jane", "Roe, Ann Jr"], "affiliation": "Clinic, Town.",
-        "original_title": "Título.", "entry_date": "2019-02-28", "chemicals": ["Aspirin", "Pills"],
+        "original_title": "Título.", "entry_date": "2019-02-28", "create_date": "2019-02-28",
+        "chemicals": ["Aspirin", "Pills"],
         "registry_numbers": ["R16CO5Y76E", "0"], "mesh": ["Aspirin", "Pain"],
         "major_topics": ["Pain"], "subheadings": ["Pain/drug therapy"],
         "notices": ["Expression of concern in: J Test. 2020;1(2):3. PMID: 12", "Comment in: PMID: 999"],

@@ -91,7 +91,7 @@ def test_what_is_left_out_or_of_another_language_is_told():
         ("(epidemiology or adverse effects).fs.", 'epidemiology[sh:noexp] OR "adverse effects"[sh:noexp]'),
         ("drug therapy.fs. or ae.fs.", '"drug therapy"[sh:noexp] OR ae[sh:noexp]'),
         ('"2019".yr. and lancet.jn.', '"2019"[dp] AND lancet[ta]'),
-        ("(2023* or 20240105).dt,ez,da.", "2023[edat] OR 2024/01/05[edat]"),
+        ("(2023* or 20240105).dt,ez,da.", "(2023[crdt] OR 2023[edat]) OR (2024/01/05[crdt] OR 2024/01/05[edat])"),
         ("smith j.au. and review.pt.", '"smith j"[au] AND review[pt]'),
         ("3 and (4 or 5)", "3 AND (4 OR 5)"),
         ("or/1-3,5", "1 OR 2 OR 3 OR 5"),

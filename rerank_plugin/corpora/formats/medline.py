@@ -27,6 +27,7 @@ TITLES, ABSTRACTS, JOURNALS = ("TI", "BTI", "CTI", "TT"), ("AB", "OAB"), ("TA", 
 METADATA = {"authors": ("AU", "CN"), "types": ("PT",), "languages": ("LA",), "keywords": ("OT",)}
 TEXTS = {
     "date": ("DP",), "journal": JOURNALS, "full_journal_title": ("JT",), "entry_date": ("EDAT",),
+    "create_date": ("CRDT",),
     "electronic_date": ("DEP",), "volume": ("VI",), "issue": ("IP",), "pages": ("PG",), "pmc": ("PMC",),
     "affiliation": ("AD",),
 }  # of several the first  # fmt: skip
