@@ -13,7 +13,7 @@ from pathlib import Path
 
 import rerank_plugin as rp
 from rerank_plugin.files.outputs import replacing_folder
-from rerank_plugin.indexes.statistics import STATISTICS_FILE
+from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE
 from rerank_plugin.models.checkpoint import CHECKPOINT, WEIGHTS_FILE, Checkpoint
 from rerank_plugin.options import run
 from rerank_plugin.text import word_vectors

@@ -21,14 +21,14 @@ from rerank_plugin import Index, InputError, Query, Searcher
 from rerank_plugin.base.progress import progress
 from rerank_plugin.benchmark import machine
 from rerank_plugin.cluster.config import ClusterConfig
-from rerank_plugin.cluster.index import Question, RemoteIndex, Shards
+from rerank_plugin.cluster.index import OpenShards, Question, RemoteIndex
 from rerank_plugin.cluster.messages import packed, unpacked
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.layout import ENCODINGS, SHARDS
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.sharding import Commit
-from rerank_plugin.indexes.vector_store import STORE
+from rerank_plugin.indexes.vector_store import VECTOR_STORE
 
 PARTS = FileKind("a file of measured parts", lambda path: beginning(path).startswith(b'{"parts": '))
 VERSION = 1
@@ -151,7 +151,7 @@ def _searches(pipelines: Mapping[str, Any]) -> dict[str, list[Search]]:
     }
 
 
-class TimedShards(Shards):
+class TimedShards(OpenShards):
     """Shards in this process, asked one after the other through copies of questions and answers, as over a network.
 
     Attributes:
@@ -238,7 +238,7 @@ def measured_index(
             for query in queries:
                 searcher.search(query.text, HITS)
             searches[pipeline] = list(_measured(shards, searcher, queries, rounds, pipeline))
-        stores = [json.loads(path.read_bytes()) for path in (folder / ENCODINGS).rglob(STORE.description)]
+        stores = [json.loads(path.read_bytes()) for path in (folder / ENCODINGS).rglob(VECTOR_STORE.description)]
         lists, probes = max(((store["lists"], store["probes"]) for store in stores), default=(0, 0))
         return MeasuredIndex(
             str(folder), len(index), len(shards.shards), lists, probes, searched_bytes(index), searches

@@ -220,7 +220,7 @@ def encoding(options: Any, work: Path) -> str:
     from rerank_plugin import rerankers
     from rerank_plugin.benchmark.collection import generated
     from rerank_plugin.benchmark.measured_rerankers import random_weights
-    from rerank_plugin.models.document_encodings import encode_rows
+    from rerank_plugin.models.document_encoder import encode_rows
     from rerank_plugin.rerankers.neural import NeuralReranker
 
     documents = 300 if options.quick else 10_000

@@ -28,7 +28,7 @@ def counted(query: rp.Query, ranking: rp.RankedList, judged: Mapping[str, float]
     """Exact matches of the forward index's words, as the models see them."""
     rows = index.rows(ranking.doc_ids)
     candidates = Candidates(index, rows, np.zeros(len(rows), np.float32))
-    counts = matches.Matches(index.query(query.text), candidates).counts.sum(axis=1)  # [C, W]
+    counts = matches.WordMatches(index.query(query.text), candidates).counts.sum(axis=1)  # [C, W]
     relevant = np.array([judged.get(id, 0) > 0 for id in ranking.doc_ids], bool)
     return Counts(counts, candidates.lengths, relevant)
 

@@ -107,9 +107,9 @@ def samples(
 
 def all_words_in_title(text: str, candidates: Candidates) -> np.ndarray:
     """Whether each candidate's title holds every word of a query, bool [C]; False for a query without words."""
-    from rerank_plugin.inputs.matches import Matches  # numba takes half a second to load
+    from rerank_plugin.inputs.matches import WordMatches  # numba takes half a second to load
 
-    matches = Matches(candidates.index.query(text), candidates, titles_only=True)
+    matches = WordMatches(candidates.index.query(text), candidates, titles_only=True)
     if not len(matches.ids):
         return np.zeros(len(candidates), bool)
     return (matches.counts[:, 0] > 0).all(axis=1)  # [C, m] to [C]

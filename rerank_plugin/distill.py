@@ -128,14 +128,14 @@ def _distil_reranker(options) -> None:
     from rerank_plugin.retrieval.register import configure
     from rerank_plugin.training.distillation import Teacher
     from rerank_plugin.training.saving import TRAINED
-    from rerank_plugin.training.session import Session, Task
+    from rerank_plugin.training.session import Session, TrainingTask
     from rerank_plugin.training.teacher_grades import STUDENTS, TRAINING, TeacherGrades
 
     check_free(options.output, TRAINED, options.overwrite)
     names = ("epochs", "batch_size", "learning_rate")
     overrides = {name: value for name in names if (value := getattr(options, name)) is not None}
     teacher = Teacher(options.teacher, options.cache, options.device, options.precision)
-    task = Task(
+    task = TrainingTask(
         model=options.student,
         index=options.index,
         words=options.words,

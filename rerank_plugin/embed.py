@@ -120,7 +120,7 @@ def words(parser: commandline.Parser, options: Namespace) -> None:
     else:
         config = commandline.configured(word_vectors.Word2VecConfig, options)
         vectors = word_vectors.train(_texts(options.corpus), config, options.seed, word_tokenizer)
-        settings = {**word_vectors.described(config), "corpora": options.corpus, "seed": options.seed}
+        settings = {**word_vectors.training_settings(config), "corpora": options.corpus, "seed": options.seed}
     word_vectors.save(vectors, options.output, settings, options.overwrite)
     count, dimension = vectors.matrix.shape
     print(f"{options.output}: {count:,} words, {dimension} dimensions in {time.monotonic() - started:.1f} s")

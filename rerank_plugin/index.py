@@ -184,9 +184,9 @@ def verify(options: Namespace) -> None:
     """Compare the files of an index with their checksums."""
     from rerank_plugin.encoding.index_encoder import IndexEncoder
     from rerank_plugin.indexes import verification
+    from rerank_plugin.indexes.collection_statistics import CollectionStatistics
     from rerank_plugin.indexes.index_folder import Index
     from rerank_plugin.indexes.layout import ADAPTED, derived_folder
-    from rerank_plugin.indexes.statistics import CollectionStatistics
 
     index = Index(options.index)
     files, adapted = verification.verify(index), derived_folder(index, ADAPTED)

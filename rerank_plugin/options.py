@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.base.failures import FAULT, described
+from rerank_plugin.base.failures import FAULT, describe_error
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.base.settings import SHARED, chosen, settings
 from rerank_plugin.base.terminal import drop_output, shown, standard_output
@@ -373,7 +373,7 @@ def run(main: Callable[[list[str] | None], None], argv: list[str] | None = None)
                 status = 128 + (signals.number or signal.SIGINT)
             else:
                 log.debug("", exc_info=error)
-                line = described(error)
+                line = describe_error(error)
                 more = "; --verbose shows the traceback" if line.startswith(FAULT) else ""
                 _print_error(f"error: {with_program_prefix(line)}{more}")
                 status = 2

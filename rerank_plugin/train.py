@@ -196,8 +196,8 @@ SAME_NAMES = (  # options that have the name of a field of Task
 
 
 def _task(options):
-    """The :class:`~rerank_plugin.training.session.Task` of the command line."""
-    from rerank_plugin.training.session import Task
+    """The :class:`~rerank_plugin.training.session.TrainingTask` of the command line."""
+    from rerank_plugin.training.session import TrainingTask
 
     values = _model_values(options)
     if options.select_lexical_features is not None and not values.get("lexical_features"):
@@ -205,7 +205,7 @@ def _task(options):
 
         values["lexical_features"] = list(PAPER_NAMES)
     only_runs = options.train_run and (options.validation_run or options.folds is not None)
-    return Task(
+    return TrainingTask(
         train=options.train[0],
         more_train=tuple(options.train[1:]),
         queries_at_most=options.train_queries,

@@ -14,10 +14,10 @@ import pytest
 from rerank_plugin import Searcher, __version__
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import SystemFailure
-from rerank_plugin.base.failures import FAULT, described, system_failure
+from rerank_plugin.base.failures import FAULT, describe_error, system_failure
 from rerank_plugin.base.terminal import escaped
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.text.vocabulary import read_lines
@@ -73,7 +73,7 @@ def test_a_failure_names_the_file_that_was_being_read(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "open_bytes", exhausted)
     with pytest.raises(MemoryError) as caught:
         list(text_files.lines(tmp_path / "corpus.jsonl"))
-    assert described(caught.value).startswith(f"{tmp_path / 'corpus.jsonl'}: memory is exhausted")
+    assert describe_error(caught.value).startswith(f"{tmp_path / 'corpus.jsonl'}: memory is exhausted")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_errors_of_java_are_one_line(index_folder):
 
     with pytest.raises(JavaException) as caught:
         java_class("java.lang.Integer").parseInt("x" * 1000)
-    line = described(caught.value)
+    line = describe_error(caught.value)
     assert line.startswith("Java failed: ") and "NumberFormatException" in line and "\n" not in line
     assert len(line) < 600
 

@@ -52,7 +52,7 @@ FAULT = "this is a fault of rerank_plugin"  # the beginning of a line about one
 LONGEST = 300  # characters of another program's message
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """One line about an exception: the problem, the file or the place in this program, and the cure."""
     if isinstance(error, InputError):
         return one_line(error)

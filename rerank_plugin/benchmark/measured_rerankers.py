@@ -96,7 +96,7 @@ def check_spec(spec: str) -> None:
 
 
 @contextmanager
-def opened(
+def open_measured(
     spec: str,
     collection: Collection,
     depth: int,
@@ -201,7 +201,7 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int) ->
     """
     from rerank_plugin.indexes.vector_store import encodings_folder
     from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
-    from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
+    from rerank_plugin.models.encoded_path import encoding_scorer, weights_checksum
 
     encodes = isinstance(reranker, NeuralReranker) and reranker.entry.encoder is not None
     if not encodes:
@@ -226,7 +226,7 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
     """Encodings of some documents, float32 [n, E]."""
     import torch
 
-    from rerank_plugin.models.document_encodings import encode_batch
+    from rerank_plugin.models.document_encoder import encode_batch
 
     builder, device = reranker.builder, reranker.options.device
     with torch.inference_mode():

@@ -16,7 +16,7 @@ from rerank_plugin.benchmark import collection as collections
 from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.dense_search import dense_rows
-from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, opened
+from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, open_measured
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import PLAIN, Measurement
 from rerank_plugin.benchmark.scoring import Setup, scoring_rows
@@ -185,7 +185,7 @@ def _rows_of(
     """All rows of one reranker."""
     collection = searched.collection
     try:
-        with opened(spec, collection, suite.deepest, suite.options, suite.seed) as subject:
+        with open_measured(spec, collection, suite.deepest, suite.options, suite.seed) as subject:
             for depth, batch in suite.combinations:
                 yield from scoring_rows(subject, collection, depth, batch, setup)
                 if searched.first_stage is not None:

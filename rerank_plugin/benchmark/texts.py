@@ -14,7 +14,7 @@ from rerank_plugin.benchmark.measuring import Case
 from rerank_plugin.benchmark.rows import FAST, PLAIN, TEXTS, Measurement, measurements
 from rerank_plugin.benchmark.scoring import Setup, columns, query_numbers
 from rerank_plugin.corpora import documents as read_documents
-from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.ranking.reranker import Reranker
 

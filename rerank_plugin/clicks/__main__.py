@@ -69,8 +69,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def convert(options: Namespace) -> None:
     """Convert a click log to a folder of queries and judgments."""
-    from rerank_plugin.clicks import filters as click_filters
     from rerank_plugin.clicks import folder as click_folder
+    from rerank_plugin.clicks import log_filters as click_filters
     from rerank_plugin.clicks import logs as click_logs
     from rerank_plugin.clicks.relevance import formula
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.clicks.filters import Filter
+from rerank_plugin.clicks.log_filters import LogFilter
 from rerank_plugin.clicks.logs import ClickLog, LoggedQuery, merged
 from rerank_plugin.clicks.relevance import Formula, grades
 from rerank_plugin.files.beir import write_queries_and_judgments
@@ -57,11 +57,11 @@ class Summary:
     splits: dict[str, dict[str, int]]  # by name: queries, documents (pairs with a query), relevant documents
 
 
-def filtered(log: ClickLog, texts: Iterable[Filter], counts: Iterable[Filter]) -> FilteredQueries:
+def filtered(log: ClickLog, texts: Iterable[LogFilter], counts: Iterable[LogFilter]) -> FilteredQueries:
     """The log's queries after the filters of texts, merging (unless the log has ids) and the filters of counts."""
     left_out: dict[str, int] = {}
 
-    def remaining(queries: Mapping[str, LoggedQuery], filters: Iterable[Filter]) -> dict[str, LoggedQuery]:
+    def remaining(queries: Mapping[str, LoggedQuery], filters: Iterable[LogFilter]) -> dict[str, LoggedQuery]:
         for filter in filters:
             kept = {id: query for id, query in queries.items() if not filter.removes(query)}
             left_out[filter.reason] = len(queries) - len(kept)
@@ -105,8 +105,8 @@ def write(
     folder: Path,
     log: ClickLog,
     formula: Formula,
-    texts: Iterable[Filter],
-    counts: Iterable[Filter],
+    texts: Iterable[LogFilter],
+    counts: Iterable[LogFilter],
     seed: int,
     balance: int | None = None,
     source: str = "",

@@ -31,7 +31,7 @@ from rerank_plugin.base.stopping import LateError, seconds_left, within
 from rerank_plugin.cluster.channel import AGREEING, Address, Channel, Channels, listen
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
-from rerank_plugin.cluster.index import Question, Shards
+from rerank_plugin.cluster.index import OpenShards, Question
 from rerank_plugin.cluster.messages import packed
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.kernels.parallel import processors
@@ -190,8 +190,8 @@ def _machines() -> list[str]:
     return [id for id, cpus in nodes if cpus] or [id for id, _ in nodes]
 
 
-class RayShards(Shards):
-    """The shards of an index on a Ray cluster (:class:`rerank_plugin.cluster.index.Shards`).
+class RayShards(OpenShards):
+    """The shards of an index on a Ray cluster (:class:`rerank_plugin.cluster.index.OpenShards`).
 
     Attributes:
         times: of the last questions to several shards, the seconds until all had answered, and those of the slowest.

@@ -17,7 +17,7 @@ from rerank_plugin.base.errors import InputError, one_line
 from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.java.signals import restored_signal_handlers
 
-STORE = 100_000_000  # bytes of Ray's own store of objects in a cluster that is started here: answers are small
+OBJECT_STORE_BYTES = 100_000_000  # of Ray's own store of objects in a cluster that is started here: answers are small
 
 
 def connect(address: str) -> None:
@@ -30,7 +30,7 @@ def connect(address: str) -> None:
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     if address == "local":
-        quiet |= {"include_dashboard": False, "object_store_memory": STORE}
+        quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     try:
         # Ray's own handlers of signals would end a process in which Java runs.
         with restored_signal_handlers(), loopback_only() if address == "local" else nullcontext():

@@ -20,13 +20,13 @@ from rerank_plugin.cluster.connection import cluster_processors, connect, enviro
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import quantized_vectors
-from rerank_plugin.models.document_encodings import EncodedPiece, document_encoder
+from rerank_plugin.models.document_encoder import EncodedPiece, document_encoder
 
 AHEAD = 3  # pieces that each process is sent before their turn
 RETRIES = 3  # of a piece whose process died
 
 
-class Encoder:
+class EncodingProcess:
     """A process that encodes pieces; it opens index and checkpoint, at the paths of the command's machine, once."""
 
     def __init__(self, working_folder: str, folder: Path, checkpoint: str | Path, device: str, batch_size: int | None):
@@ -77,7 +77,7 @@ def _encoded(
     opening: tuple, checksums: tuple[Any, str], config: ClusterConfig, pieces: Iterable[np.ndarray]
 ) -> Iterator[EncodedPiece]:
     connect(config.address)
-    actor: Any = ray.remote(Encoder).options(
+    actor: Any = ray.remote(EncodingProcess).options(
         num_cpus=1, max_restarts=-1, max_task_retries=RETRIES, scheduling_strategy="SPREAD",
         runtime_env=environment(config.heap),
     )  # fmt: skip

@@ -25,10 +25,10 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, Words, together
-from rerank_plugin.indexes.index_folder import Index, Matches
+from rerank_plugin.indexes.forward import ForwardIndex, WordSlices, together
+from rerank_plugin.indexes.index_folder import FilterMatches, Index
 from rerank_plugin.indexes.layout import COMMIT, SHARDS, shard_folder
-from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
+from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of
 from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.strategy_query import NONE
@@ -49,7 +49,7 @@ left_out: ContextVar[frozenset[int]] = ContextVar("shards that a search leaves o
 Question = tuple[Any, ...]  # the name of a method of a `Shard`, and its arguments
 
 
-class Shards(Protocol):
+class OpenShards(Protocol):
     """The shards of an index, wherever they are. It is thread-safe."""
 
     def ask(self, questions: Mapping[int, Question]) -> dict[int, Any]:
@@ -83,7 +83,7 @@ class RemoteForward(ForwardIndex):
     owner: RemoteIndex
 
     @property
-    def answering(self) -> Shards:
+    def answering(self) -> OpenShards:
         return self.owner.answering
 
     def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
@@ -111,7 +111,7 @@ class RemoteForward(ForwardIndex):
         """The rows of each shard's documents, int64 [n]."""
         return {shard: self.row_map.of_shard(shard) for shard in self.row_map.shards}
 
-    def words(self, rows: np.ndarray) -> Words:
+    def words(self, rows: np.ndarray) -> WordSlices:
         return together(len(rows), self.asked(rows, "words"))
 
 
@@ -129,7 +129,7 @@ class RemoteIndex(Index):
     forward: RemoteForward
     forward_class = RemoteForward
 
-    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], Commit], Shards]):
+    def __init__(self, folder: str | Path, connect: Callable[[Sequence[Path], Commit], OpenShards]):
         super().__init__(folder)
         if SHARDS not in self.description:
             raise InputError(f"{folder} is no index of shards: build one with: {self.rebuild} --shards N")
@@ -165,14 +165,14 @@ class RemoteIndex(Index):
     def open_lucene(self) -> Any:
         raise InputError(f"the documents of {self.folder} are on a cluster: read its shards, or open the folder itself")
 
-    def _matches(self, filter: Filter) -> Matches:
+    def _matches(self, filter: Filter) -> FilterMatches:
         self.check_filter(filter)
         answers = list(self.forward.ask_searched("count_of", filter).values())
         told = [notes for _, notes in answers]
         notes = dict.fromkeys(
             note for notes in told for note in notes if not note.startswith(NONE) or all(note in each for each in told)
         )
-        return Matches(filter, sum(count for count, _ in answers), tuple(notes))
+        return FilterMatches(filter, sum(count for count, _ in answers), tuple(notes))
 
     def count(self, filter: Filter) -> int:
         return self.matches(filter).total
@@ -257,7 +257,7 @@ class RemoteStage:
             )
         self.index, self.forward, self.config, self.name = index, index.forward, config, config.name
         lucene = index.description["lucene"]
-        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
+        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), normalizer_of(lucene)
 
     def configured(self, **settings: Any) -> RemoteStage:
         """This first stage with other settings."""

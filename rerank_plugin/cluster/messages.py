@@ -12,10 +12,10 @@ import numpy as np
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
-from rerank_plugin.indexes.forward import Words
+from rerank_plugin.indexes.forward import WordSlices
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.kernels.quantization import Codes, QuantizedQueries
-from rerank_plugin.models.attribution import Attribution, Part
+from rerank_plugin.models.attribution import Attribution, ScorePart
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
@@ -27,8 +27,8 @@ TUPLE, ARRAY, RECORD = 1, 2, 3
 RECORDS = {
     record.__name__: record
     for record in (
-        Attribution, Codes, Document, Filter, Commit, LuceneConfig, Part, QuantizedQueries, Query, RerankerOptions,
-        ScoredPart, WholeQuery, Words,
+        Attribution, Codes, Document, Filter, Commit, LuceneConfig, ScorePart, QuantizedQueries, Query, RerankerOptions,
+        ScoredPart, WholeQuery, WordSlices,
     )
 }  # fmt: skip
 

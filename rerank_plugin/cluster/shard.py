@@ -21,7 +21,7 @@ from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.files.checksums import CHECKSUM
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import Words, gathered_words
+from rerank_plugin.indexes.forward import WordSlices, gathered_words
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import REST
 from rerank_plugin.indexes.lucene_reader import (
@@ -198,7 +198,7 @@ class Shard:
 
     # texts
 
-    def words(self, rows: np.ndarray) -> Words:
+    def words(self, rows: np.ndarray) -> WordSlices:
         return gathered_words(self.forward, rows)
 
     def stored(self, rows: np.ndarray) -> tuple[str | None, str | None]:

@@ -16,7 +16,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.outputs import remaking_folder
 from rerank_plugin.indexes.commits import adding_to
-from rerank_plugin.indexes.derived import DRIFT, Encoder
+from rerank_plugin.indexes.derived import DRIFT, DocumentEncoder
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, encodings_folder, open_store
@@ -25,7 +25,7 @@ from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
 
 if TYPE_CHECKING:
-    from rerank_plugin.models.document_encodings import EncodedPiece
+    from rerank_plugin.models.document_encoder import EncodedPiece
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class IndexEncoder:
     """
 
     def __init__(self, index: ForwardIndex, checkpoint: str | Path, device: str = "cpu"):
-        from rerank_plugin.models.document_encodings import check_encodes
+        from rerank_plugin.models.document_encoder import check_encodes
 
         self.index, self.checkpoint, self.device = index, checkpoint, device
         reranker = opened_encoder(index, checkpoint, device=device, fast=False)  # with its module
@@ -52,14 +52,14 @@ class IndexEncoder:
     @cached_property
     def key(self) -> str:
         """The checksum of the model's weights, by which its encodings are stored."""
-        from rerank_plugin.models.encoded_documents import weights_checksum
+        from rerank_plugin.models.encoded_path import weights_checksum
 
         return weights_checksum(self.model, self.builder.vocabulary)
 
     @cached_property
     def spaces(self) -> Spaces:
         """The spaces of its encodings."""
-        from rerank_plugin.models.encoded_documents import encoding_scorer
+        from rerank_plugin.models.encoded_path import encoding_scorer
 
         return encoding_scorer(self.model, self.builder, 1).spaces
 
@@ -67,12 +67,12 @@ class IndexEncoder:
         """The stored encodings, as :func:`~rerank_plugin.indexes.vector_store.open_store` gives them."""
         return open_store(self.index, self.key, self.spaces)
 
-    def encoder(self, batch_size: int | None = None, threads: int | None = None) -> Encoder:
+    def encoder(self, batch_size: int | None = None, threads: int | None = None) -> DocumentEncoder:
         """The model as an encoder of documents of the index; arguments as in :meth:`encode`."""
-        from rerank_plugin.models.document_encodings import document_encoder, unknown_words
+        from rerank_plugin.models.document_encoder import document_encoder, unknown_words
 
         encode = document_encoder(self.model, self.builder, self.device, batch_size, threads)
-        return Encoder(encode, partial(unknown_words, self.builder))
+        return DocumentEncoder(encode, partial(unknown_words, self.builder))
 
     def encode(
         self,
@@ -94,9 +94,9 @@ class IndexEncoder:
             encode_pieces: encodes pieces of rows by this encoder, in their order; None encodes them here.
 
         Raises:
-            InputError: as :func:`rerank_plugin.models.document_encodings.encode_index`.
+            InputError: as :func:`rerank_plugin.models.document_encoder.encode_index`.
         """
-        from rerank_plugin.models.document_encodings import encode_index
+        from rerank_plugin.models.document_encoder import encode_index
 
         log.info("encoding by %s", self._description())
         from rerank_plugin.models.register import checkpoint_folder

@@ -16,7 +16,7 @@ from rerank_plugin.corpora import Problems
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes import updating
 from rerank_plugin.indexes.corpus_index import records_of
-from rerank_plugin.indexes.derived import Encoder, Renumbered, carry_judged, stores
+from rerank_plugin.indexes.derived import DocumentEncoder, Renumbered, carry_judged, stores
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import ADAPTED, derived_folder
@@ -88,7 +88,7 @@ def add_documents(
         device, batch_size: of encoding, as in :class:`~rerank_plugin.encoding.index_encoder.IndexEncoder`.
     """
 
-    def open_encoder(index: ForwardIndex, store: Path, described: dict) -> Encoder:
+    def open_encoder(index: ForwardIndex, store: Path, described: dict) -> DocumentEncoder:
         checkpoint = derived_folder(index, ADAPTED) if SOURCE in described else described.get("checkpoint", "")
         encoder = IndexEncoder(index, checkpoint, device)
         if encoder.key != store.name:

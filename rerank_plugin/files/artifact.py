@@ -39,8 +39,8 @@ from rerank_plugin.files.string_table import StringTable
 log = logging.getLogger(__name__)
 
 FILES: str = "files"  # entries of every description: of the files, and of the format
-VERSION: str = "format_version"
-SIZE, CHECKSUM = "bytes", "blake2b"  # of the entries of a file
+FORMAT_VERSION: str = "format_version"
+SIZE, FILE_CHECKSUM = "bytes", "blake2b"  # of the entries of a file
 DAMAGED = "it is damaged, or not copied completely"
 
 
@@ -131,7 +131,7 @@ class Artifact(FolderKind):
             files: what `describe` gives for them, if it is known.
         """
         files = self.describe(folder) if files is None else files
-        version = {} if self.version is None else {VERSION: self.version}
+        version = {} if self.version is None else {FORMAT_VERSION: self.version}
         written = sealed({**description, **version, FILES: files}, self.seal_entry)
         text = json.dumps(written, indent=1, ensure_ascii=False)
         (folder / self.description).write_text(text, encoding="utf-8")
@@ -171,7 +171,7 @@ class Artifact(FolderKind):
 
     def _check_entries(self, path: Path, description: dict[str, Any], again: str) -> None:
         """Check version, checksum and types of a description."""
-        if self.version is not None and (found := description.get(VERSION)) != self.version:
+        if self.version is not None and (found := description.get(FORMAT_VERSION)) != self.version:
             raise InputError(
                 f"{path.parent} is {self.name} of format {found}, this program reads {self.version}; {again}"
             )
@@ -187,7 +187,7 @@ class Artifact(FolderKind):
         typed = {FILES: dict[str, dict[str, Any]], **self.optional, **required}
         check_entries(path, description, {name: typed[name] for name in typed if name in description}, again)
         for name, file in description.get(FILES, {}).items():
-            if not (has_type(file.get(SIZE), int) and has_type(file.get(CHECKSUM), str)):
+            if not (has_type(file.get(SIZE), int) and has_type(file.get(FILE_CHECKSUM), str)):
                 raise InputError(f"{path} has no size or checksum of {name}; {again}")
         if not self.editable and (lacking := self._needed() - description[FILES].keys()):
             raise InputError(f"{path} does not list {min(lacking)}; {again}")

@@ -25,7 +25,7 @@ from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
 from rerank_plugin.indexes.index_folder import APPLIED, INDEX, NORMALIZATION, TERM_VECTORS
 from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.layout import DESCRIPTION
-from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, reading
+from rerank_plugin.indexes.lucene_analysis import COMPARED, PORTER, Agreement, normalizer_of
 from rerank_plugin.indexes.lucene_reader import (
     CONTENTS,
     commit_id,
@@ -38,7 +38,7 @@ from rerank_plugin.indexes.lucene_writer import LuceneWriter
 from rerank_plugin.indexes.segment import SegmentWriter
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.kernels.parallel import processors
-from rerank_plugin.text.normalization import VERSION
+from rerank_plugin.text.normalization import NORMALIZATION_VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH = 1000  # documents per call to Java
-FIELDS = ["title", "abstract", "contents"]  # of Lucene, besides those of metadata
+TEXT_FIELDS = ["title", "abstract", "contents"]  # of Lucene, besides those of metadata
 LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: limits memory
 
 
@@ -186,16 +186,16 @@ def finish_build(
     check_some(sum(len(part.rows) for part in parts), source, problems)
     if metadata is not None:
         for part, update in zip(parts, commit.lucene):
-            update.built(part.segment.ids, FIELDS)
+            update.built(part.segment.ids, TEXT_FIELDS)
         commit.described = {
-            "fields": FIELDS, "analyzer": PORTER, NORMALIZATION: VERSION, "positions": True,
+            "fields": TEXT_FIELDS, "analyzer": PORTER, NORMALIZATION: NORMALIZATION_VERSION, "positions": True,
             TERM_VECTORS: term_vectors,
             "metadata": dict(sorted(metadata.items())),
         }  # fmt: skip
     entries = {
         "source": source,
         "tokenizer": tokenizer.settings,
-        NORMALIZATION: VERSION,
+        NORMALIZATION: NORMALIZATION_VERSION,
         "left_out": problems.summary(kept=False),
     }
     joined = commit.describe(parts, len(parts), entries)
@@ -205,7 +205,7 @@ def finish_build(
 
 
 def _all_of(commit: NextCommit, shard: int) -> CommitSegment:
-    segment = commit.opened(shard)
+    segment = commit.written_segment(shard)
     return CommitSegment(segment, shard, np.arange(len(segment)))
 
 
@@ -297,7 +297,7 @@ def _own_normalization(lucene: Path) -> dict[str, int]:
 
 def _check_analysis(reader, lucene: Path, title_field: str | None, text_field: str | None, analysis: dict) -> None:
     """Log or raise that the terms of a Lucene index are not those of its first stored texts by an analyzer."""
-    fields, numbers, read = indexed_fields(reader), lucene_numbers(reader)[:COMPARED], reading(analysis)
+    fields, numbers, read = indexed_fields(reader), lucene_numbers(reader)[:COMPARED], normalizer_of(analysis)
     stored = list(stored_documents(reader, lucene, title_field, text_field, numbers))
     of_field = {
         title_field: (document.title for document in stored),

@@ -11,7 +11,7 @@ from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.arrays import ranges
 from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import ForwardIndex, SegmentedTable, Words
+from rerank_plugin.indexes.forward import ForwardIndex, SegmentedTable, WordSlices
 
 
 class FlatTokens(NamedTuple):
@@ -48,7 +48,7 @@ class Candidates:
         return len(self.rows)
 
     @cached_property
-    def words(self) -> Words:
+    def words(self) -> WordSlices:
         """The words of the candidates, gathered if the index holds them in several arrays."""
         return self.index.words(self.rows)
 

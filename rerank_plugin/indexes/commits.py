@@ -43,11 +43,11 @@ from rerank_plugin.indexes.index_folder import INDEX, Index, of_commit
 from rerank_plugin.indexes.joining import CommitSegment, Joined, join
 from rerank_plugin.indexes.layout import (
     COMMIT,
-    COMMIT_FILE,
     COMMITS,
     DERIVED,
     DESCRIPTION,
     EMPTIED,
+    LUCENE_COMMIT_FILE,
     OF_COMMITS,
     REST,
     SHARDS,
@@ -108,7 +108,7 @@ class NextCommit:
                 f"with the program that built it, then: rerank-plugin index --lucene {before.lucene_folder} --index "
                 f"{before.folder} --overwrite"
             )
-        if any(COMMIT_FILE not in part for part in before.lucene_indexes):
+        if any(LUCENE_COMMIT_FILE not in part for part in before.lucene_indexes):
             raise InputError(f"{before.folder} has no Lucene index, which an update changes: {before.rebuild}")
         self.described, self.lucene = dict(description["lucene"]), []
         for part, rows in zip(before.lucene_indexes, before.forward.lucene_rows_of_shards):
@@ -123,7 +123,7 @@ class NextCommit:
         """The folder of the segment of a shard that this commit writes."""
         return self.folder / f"{self.prefix(shard)}{SEGMENTS}/{numbered(self.number)}"
 
-    def opened(self, shard: int) -> Segment:
+    def written_segment(self, shard: int) -> Segment:
         """The segment of a shard that this commit has written."""
         return Segment(self.segment_folder(shard), self.knowledge)
 

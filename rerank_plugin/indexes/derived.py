@@ -23,7 +23,14 @@ from rerank_plugin.indexes.judged_queries import AGAIN, read_judged
 from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, JUDGED, derived_folder, derived_folders
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import chunks
-from rerank_plugin.indexes.vector_store import STORE, again, opened, read_description, segment_name, verify_store
+from rerank_plugin.indexes.vector_store import (
+    VECTOR_STORE,
+    again,
+    read_description,
+    segment_name,
+    store_in,
+    verify_store,
+)
 from rerank_plugin.indexes.vector_store_writer import (
     PIECE,
     Pieces,
@@ -58,7 +65,7 @@ class Renumbered(NamedTuple):
 Adapt = Callable[..., None]  # writes what is derived of a commit from the one before, and what a merge made of its rows
 
 
-class Encoder(NamedTuple):
+class DocumentEncoder(NamedTuple):
     """A model that encodes documents of an index, given by their rows int64 [n].
 
     Attributes:
@@ -71,7 +78,7 @@ class Encoder(NamedTuple):
 
 
 # Of the index, and of the folder and the description of a store of the commit before; an InputError without it.
-OpenEncoder = Callable[[ForwardIndex, Path, dict], Encoder]
+OpenEncoder = Callable[[ForwardIndex, Path, dict], DocumentEncoder]
 
 
 def carry(
@@ -118,11 +125,11 @@ def _carry_store(
         if drift := _drift(described, after, encoder):
             described = {**described, DRIFT: drift}
     target, spaces = _made(derived_folder(after, ENCODINGS) / folder.name), Spaces(described["spaces"])
-    for name in STORE.arrays:
+    for name in VECTOR_STORE.arrays:
         link_or_copy(folder / f"{name}.npy", target / f"{name}.npy")
     for name in described["segments"].keys() & names:
         _link(folder / name, target / name)
-    old = opened(folder, described, before)
+    old = store_in(folder, described, before)
     if new and renumbered is None:
         pieces = Pieces(after, folder.name, spaces, rows=rows)
         for some in pieces:
@@ -168,7 +175,7 @@ def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dic
     for folder in derived_folders(index, ENCODINGS):
         try:
             if (described := read_description(folder, index)) is not None:
-                verify_store(folder, index) if whole else opened(folder, described, index)
+                verify_store(folder, index) if whole else store_in(folder, described, index)
         except InputError as error:
             log.warning("left behind: %s", error)
         else:
@@ -184,7 +191,7 @@ def _judged(folder: Path, index: ForwardIndex):
         return None
 
 
-def _drift(described: dict, index: ForwardIndex, encoder: Encoder) -> dict | None:
+def _drift(described: dict, index: ForwardIndex, encoder: DocumentEncoder) -> dict | None:
     """What a store says of the documents that were added since its encoder was adapted; logs what is too much."""
     if (drift := described.get(DRIFT)) is None:
         return None

@@ -45,7 +45,7 @@ def idf(document_frequency: np.ndarray, documents: int) -> np.ndarray:
     return np.log1p((documents - df + 0.5) / (df + 0.5))
 
 
-class Words(NamedTuple):
+class WordSlices(NamedTuple):
     """The words of C documents: each is ``tokens[start : start + length]``."""
 
     tokens: np.ndarray  # term ids, uint32 [T], of these documents or of all
@@ -258,10 +258,10 @@ class ForwardIndex:
             found[missing] = rows if self.live is None else np.where(self.live[rows], rows, -1)
         return found
 
-    def words(self, rows: np.ndarray) -> Words:
+    def words(self, rows: np.ndarray) -> WordSlices:
         """The words of documents by their rows, int64 [C]; copied, if they are in several segments."""
         if self.is_one_segment:
-            return Words(self.tokens, *slices(self.offsets, rows))
+            return WordSlices(self.tokens, *slices(self.offsets, rows))
         from rerank_plugin.kernels.word_loops import copy_words  # numba is slow to import
 
         parts = list(self.row_map.by_segment(rows))
@@ -275,9 +275,9 @@ class ForwardIndex:
             segment = self.segments[number]
             copy_words(segment.tokens, begins, some, segment.numbers, tokens, starts[at])
         tokens.setflags(write=False)  # as the tokens of a single segment are: else kernels are compiled for both kinds
-        return Words(tokens, starts, lengths)
+        return WordSlices(tokens, starts, lengths)
 
-    def concept_lists(self, rows: np.ndarray) -> Words:
+    def concept_lists(self, rows: np.ndarray) -> WordSlices:
         """The concepts of documents by their rows, int64 [C], as words; the index has a knowledge base."""
         arrays = [(segment.concepts, segment.concept_offsets) for segment in self.segments]
         if len(arrays) == 1:
@@ -334,25 +334,25 @@ class ForwardIndex:
         return IndexQuery(terms, ids, text)
 
 
-def _lists(values: np.ndarray | None, offsets: np.ndarray | None, rows: np.ndarray) -> Words:
+def _lists(values: np.ndarray | None, offsets: np.ndarray | None, rows: np.ndarray) -> WordSlices:
     assert values is not None and offsets is not None, "an index with a knowledge base has concepts"
-    return Words(values, *slices(offsets, rows))
+    return WordSlices(values, *slices(offsets, rows))
 
 
-def _only(words: Words) -> Words:
+def _only(words: WordSlices) -> WordSlices:
     """The words of some documents, and of no others."""
-    return Words(
+    return WordSlices(
         words.tokens[ranges(words.starts, words.lengths)], np.cumsum(words.lengths) - words.lengths, words.lengths
     )
 
 
-def gathered_words(index: ForwardIndex, rows: np.ndarray) -> Words:
+def gathered_words(index: ForwardIndex, rows: np.ndarray) -> WordSlices:
     """The words of documents by their rows, int64 [C], and of no others."""
     words = index.words(rows)
     return _only(words) if index.is_one_segment else words
 
 
-def together(count: int, parts: Iterable[tuple[np.ndarray, Words]]) -> Words:
+def together(count: int, parts: Iterable[tuple[np.ndarray, WordSlices]]) -> WordSlices:
     """The words of ``count`` documents from those of each part of them, with their places."""
     starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     tokens, before = [np.zeros(0, np.uint32)], 0
@@ -362,4 +362,4 @@ def together(count: int, parts: Iterable[tuple[np.ndarray, Words]]) -> Words:
         before += len(words.tokens)
     joined = np.concatenate(tokens)
     joined.setflags(write=False)  # as the tokens of a single segment are
-    return Words(joined, starts, lengths)
+    return WordSlices(joined, starts, lengths)

@@ -98,7 +98,7 @@ class IndexKnowledge:
         names = {field.name for field in fields(AnnotatorConfig)}
         config = AnnotatorConfig(**{name: value for name, value in self.settings.items() if name in names})
         # Checked first: an annotator with other rules would rebuild its files in the folder.
-        current = {**asdict(config), "rules": normalization.VERSION, "knowledge": self.base.checksum}
+        current = {**asdict(config), "rules": normalization.RULES_VERSION, "knowledge": self.base.checksum}
         if current != self.settings:
             raise InputError(
                 f"{self.folder.parent} was annotated with other settings than this program has "

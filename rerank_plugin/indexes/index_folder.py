@@ -21,7 +21,7 @@ from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import are_below, open_array
-from rerank_plugin.files.artifact import FILES, VERSION, Artifact
+from rerank_plugin.files.artifact import FILES, FORMAT_VERSION, Artifact
 from rerank_plugin.files.checksums import CHECKSUM, SAMPLED, checksum_of, passed
 from rerank_plugin.files.outputs import is_same_file, restore_interrupted
 from rerank_plugin.indexes.forward import DELETED, ForwardIndex
@@ -31,11 +31,11 @@ from rerank_plugin.indexes.judged_queries import JUDGED as JUDGED_QUERIES
 from rerank_plugin.indexes.layout import (
     ADAPTED,
     COMMIT,
-    COMMIT_FILE,
     DESCRIPTION,
     ENCODINGS,
     FORMAT,
     JUDGED,
+    LUCENE_COMMIT_FILE,
     OF_COMMITS,
     OF_FORMAT_4,
     SHARDS,
@@ -45,8 +45,8 @@ from rerank_plugin.indexes.layout import (
     shard_folder,
 )
 from rerank_plugin.indexes.segment import SEGMENTS, Segment
-from rerank_plugin.indexes.vector_store import STORE
-from rerank_plugin.text.normalization import VERSION as VERSION_OF_TEXTS
+from rerank_plugin.indexes.vector_store import VECTOR_STORE
+from rerank_plugin.text.normalization import NORMALIZATION_VERSION
 from rerank_plugin.text.tokenizer import tokenizer_with
 
 T = TypeVar("T")
@@ -60,12 +60,12 @@ TRIES = 5  # to open an index that is replaced meanwhile
 INDEX = Artifact(
     "an index",
     DESCRIPTION,
-    {VERSION: int, "fields": dict, FILES: dict},
+    {FORMAT_VERSION: int, "fields": dict, FILES: dict},
     (
         f"{KNOWLEDGE}/annotation/*",  # which the annotator rebuilds if it does not fit
         *OF_COMMITS,
         *WRITE_LOCKS,
-        *STORE.inside(f"{ENCODINGS}/*/*"),
+        *VECTOR_STORE.inside(f"{ENCODINGS}/*/*"),
         *JUDGED_QUERIES.inside(f"{JUDGED}/*/*"),
         # those of version 0.3.0 are not in folders of commits
         *(
@@ -73,7 +73,7 @@ INDEX = Artifact(
             for folder in (ADAPTED, f"{ADAPTED}/*")
             for name in ("config.json", "*.safetensors", "vocab.txt", "words.json")
         ),
-        *STORE.inside(f"{ENCODINGS}/*"),
+        *VECTOR_STORE.inside(f"{ENCODINGS}/*"),
         *(f"{ENCODINGS}/*/{kind}/{name}" for kind in ("ivf", "hnsw") for name in ("ann.json", "index.faiss")),
         *JUDGED_QUERIES.inside(f"{ENCODINGS}/*/judged"),
         *JUDGED_QUERIES.inside(f"{JUDGED}/*"),
@@ -94,7 +94,7 @@ def of_commit(number: int) -> Artifact:
     return replace(INDEX, description=commit_file(number))
 
 
-class Matches(NamedTuple):
+class FilterMatches(NamedTuple):
     """The documents that match a filter.
 
     Attributes:
@@ -113,7 +113,7 @@ class IndexReplacedError(InputError):
 
 
 @contextmanager
-def reading(folder: Path, again: str) -> Iterator[None]:
+def damage_as_input_error(folder: Path, again: str) -> Iterator[None]:
     """Turn the exception of a missing or damaged file in the block into an `InputError` that ends with ``again``."""
     try:
         yield
@@ -263,9 +263,9 @@ class Index:
     def _check_reading(self) -> None:
         """An `InputError` if this program does not read texts as the one that wrote the index."""
         self.tokenizer = tokenizer_with(self.description.get("tokenizer"), f"{self.folder} was")
-        if (version := self.description.get(NORMALIZATION, 0)) not in range(VERSION_OF_TEXTS + 1):
+        if (version := self.description.get(NORMALIZATION, 0)) not in range(NORMALIZATION_VERSION + 1):
             raise InputError(
-                f"{self.folder} was normalized by version {version}, this program knows {VERSION_OF_TEXTS}: use a "
+                f"{self.folder} was normalized by version {version}, this program knows {NORMALIZATION_VERSION}: use a "
                 f"newer one, or build it again with: {self.rebuild}"
             )
 
@@ -337,7 +337,7 @@ class Index:
     def forward(self) -> ForwardIndex:
         settings = self.description.get(KNOWLEDGE)
         try:
-            with reading(self.folder, f"build it again with: {self.rebuild}"):
+            with damage_as_input_error(self.folder, f"build it again with: {self.rebuild}"):
                 knowledge = None if settings is None else IndexKnowledge(self.folder / KNOWLEDGE, settings)
                 entries = [one for one in self.description[SEGMENTS] if self.shard in (None, one["shard"])]
                 again = f"build it again with: {self.rebuild}"
@@ -407,7 +407,7 @@ class Index:
         from rerank_plugin.indexes.lucene_reader import commit_id, open_reader
 
         try:
-            reader = open_reader(folder, part.get(COMMIT_FILE))
+            reader = open_reader(folder, part.get(LUCENE_COMMIT_FILE))
         finally:
             self.check_same()
         if commit_id(reader) != part.get("commit"):
@@ -439,7 +439,7 @@ class Index:
                 known = ", ".join(name for name, stored in FILTERS.items() if counts.get(stored)) or "none"
                 raise InputError(f"no document of {self.folder} has the field '{field}'; usable filters: {known}")
 
-    def _matches(self, filter: Filter) -> Matches:
+    def _matches(self, filter: Filter) -> FilterMatches:
         from rerank_plugin.indexes.lucene_reader import matching_numbers
         from rerank_plugin.indexes.strategy_query import matching_query
 
@@ -448,7 +448,7 @@ class Index:
         query = matching_query(filter, reader, self.description["lucene"], notes)
         matching = np.append(matching_numbers(reader, query), False)  # to which -1 of deleted documents leads
         fits = matching[self.forward.lucene_numbers]
-        return Matches(fits, int(fits.sum()), tuple(notes))
+        return FilterMatches(fits, int(fits.sum()), tuple(notes))
 
     def count(self, filter: Filter) -> int:
         """The exact number of documents that match a filter, which is cheaper than to find them."""
@@ -468,7 +468,7 @@ class Index:
         return reader
 
     @cached_property
-    def matches(self) -> Callable[[Filter], Matches]:
+    def matches(self) -> Callable[[Filter], FilterMatches]:
         """The documents that match a filter, found once for each of the last filters; starts the JVM."""
         index = proxy(self)  # an index that held itself would wait for the garbage collector
         return lru_cache(FILTERS_KEPT)(lambda filter: index._matches(filter))

@@ -16,7 +16,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.text.normalization import VERSION, analyzable, composed
+from rerank_plugin.text.normalization import NORMALIZATION_VERSION, analyzable, composed
 
 PORTER = "porter"
 ENGLISH = (PORTER, "krovetz", "none", "whitespace")
@@ -53,9 +53,9 @@ def unstemmed_analyzer() -> Any:
     return builder.withTokenizer("standard").addTokenFilter("lowercase").addTokenFilter("asciiFolding").build()
 
 
-def reading(lucene: dict) -> Callable[[str], str]:
+def normalizer_of(lucene: dict) -> Callable[[str], str]:
     """How a query's text reaches the analyzer of an index, by ``lucene`` of its description."""
-    return analyzable if lucene.get("normalization") == VERSION else composed
+    return analyzable if lucene.get("normalization") == NORMALIZATION_VERSION else composed
 
 
 class Agreement:

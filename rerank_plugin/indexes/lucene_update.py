@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.forward import DELETED
-from rerank_plugin.indexes.layout import COMMIT_FILE
+from rerank_plugin.indexes.layout import LUCENE_COMMIT_FILE
 from rerank_plugin.indexes.lucene_reader import (
     Counts,
     commit_files,
@@ -64,7 +64,7 @@ class LuceneUpdate:
             deleted: rows int64 [n]. ids: of these.
             added: rows of the added documents by their Lucene numbers, int64 [a].
         """
-        folder, commit = self.folder / self.path, self.described[COMMIT_FILE]
+        folder, commit = self.folder / self.path, self.described[LUCENE_COMMIT_FILE]
         reader = open_reader(folder, commit)
         sizes = segment_sizes(reader)
         reader.close()
@@ -86,7 +86,7 @@ class LuceneUpdate:
 
     def merge(self, ids: StringTable, fields: Sequence[str]) -> None:
         """Remove deleted documents; ``ids`` are those that are left."""
-        update_lucene(self.folder / self.path, self.described[COMMIT_FILE], merge=True)
+        update_lucene(self.folder / self.path, self.described[LUCENE_COMMIT_FILE], merge=True)
         self.built(ids, fields)
 
     def renumber(self, rows: np.ndarray) -> None:
@@ -100,7 +100,7 @@ class LuceneUpdate:
         """A reader of the commit that was just written."""
         reader = open_reader(self.folder / self.path)
         commit, files = commit_files(reader)
-        self.described |= {"path": self.path, "commit": commit_id(reader), COMMIT_FILE: commit}
+        self.described |= {"path": self.path, "commit": commit_id(reader), LUCENE_COMMIT_FILE: commit}
         self.files, self.changed = [f"{self.path}/{name}" for name in files], True
         return reader
 

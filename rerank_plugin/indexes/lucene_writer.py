@@ -20,7 +20,7 @@ from rerank_plugin.java.jvm import java_class, java_path
 from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
-FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
+LUCENE_FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
 COPIES = 100_000  # documents that are written in one call
 NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 
@@ -42,7 +42,7 @@ class LuceneWriter:
     def __init__(self, folder: Path, threads: int, term_vectors: bool = False):
         self.folder, self.metadata = folder, Counter[str]()
         arguments = ["-index", java_path(folder).toString(), "-input", "", "-collection", "JsonCollection"]
-        arguments += ["-threads", str(threads), "-storePositions", "-storeRaw", "-fields", *FIELDS]
+        arguments += ["-threads", str(threads), "-storePositions", "-storeRaw", "-fields", *LUCENE_FIELDS]
         arguments += ["-storeDocvectors"] if term_vectors else []
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")

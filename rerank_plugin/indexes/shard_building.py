@@ -83,7 +83,8 @@ def build_shards(
             for builder in builders:
                 metadata.update(builder.finish())
         parts = [
-            CommitSegment(commit.opened(shard), shard, np.flatnonzero(of_rows == shard)) for shard in range(shards)
+            CommitSegment(commit.written_segment(shard), shard, np.flatnonzero(of_rows == shard))
+            for shard in range(shards)
         ]
         for segment, shard, rows in parts:
             if len(segment) != len(rows):

@@ -16,7 +16,7 @@ from rerank_plugin.base.filters import Filter, compared
 from rerank_plugin.base.metadata_fields import UNSTEMMED
 from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.base.strategy import ALL, AND, AUTHORS, NOT, OR, WORDS, Dates, Strategy, Term
-from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading, unstemmed_analyzer
+from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of, unstemmed_analyzer
 from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query, indexed_fields, pyjnius_lock
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.spelling import spellings
@@ -28,7 +28,7 @@ MOST_FORMS_TOGETHER = 100_000  # of a strategy
 NONE = "no document of the index has"  # begins notes that hold for a cluster if they do for each of its indexes
 MOST_SHOWN = 5  # values that no document has
 MOST_CLAUSES = 1 << 16  # of Lucene's query, fields and spellings included
-FIELDS = {
+FIELDS_OF_TAGS = {
     ALL: ("title", "abstract", "subjects", "other_text"),
     "ti": ("title",),
     "ab": ("abstract",),
@@ -81,7 +81,7 @@ class StrategyQueries:
         self.built = dict[Strategy, Any]()  # a part that is repeated is built once
         self.searcher = java_class(f"{package}.search.IndexSearcher")(reader)
         self.searcher.setMaxClauseCount(MOST_CLAUSES)
-        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
+        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), normalizer_of(lucene)
         builder = java_class(f"{package}.util.QueryBuilder")
         self.unstemmed_analyzer = unstemmed_analyzer()
         self.stems, self.as_they_stand = builder(self.analyzer), builder(self.unstemmed_analyzer)
@@ -143,7 +143,7 @@ class StrategyQueries:
 
     def _in_fields(self, term: Term, query_in: Callable[[str, Term, Any], Any | None]) -> Any | None:
         """The query of a term in any of its fields of words as they stand, or else of stems."""
-        names = FIELDS[term.field]
+        names = FIELDS_OF_TAGS[term.field]
         if not self.fields.isdisjoint(UNSTEMMED):
             unstemmed = [name for name, stemmed in UNSTEMMED.items() if stemmed in names and name in self.fields]
             queries = [query_in(name, term, self.as_they_stand) for name in unstemmed]

@@ -13,10 +13,10 @@ import numpy as np
 from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.files.arrays import GrowingArray, ranges, slices
 from rerank_plugin.files.string_table import StringsInMemory
-from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, Words, idf
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
+from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery, WordSlices, idf
 from rerank_plugin.indexes.known_pieces import KnownPieces
 from rerank_plugin.indexes.segment import FIELDS
-from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.kernels.word_loops import distinct_in_fields
 
 STEP = 4096  # new pieces of text between two looks at whether to stop
@@ -131,8 +131,8 @@ class TextIndex(ForwardIndex):
     def __len__(self) -> int:
         return len(self.title_lengths)
 
-    def words(self, rows: np.ndarray) -> Words:
-        return Words(self.tokens, *slices(self.offsets, rows))
+    def words(self, rows: np.ndarray) -> WordSlices:
+        return WordSlices(self.tokens, *slices(self.offsets, rows))
 
     @property
     def documents(self) -> int:

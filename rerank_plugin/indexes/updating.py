@@ -94,7 +94,7 @@ def add(
                 vectors = commit.described[TERM_VECTORS]
                 written = write_part(*folders, some, index.tokenizer, annotator, threads, vectors)
                 metadata.update(written)
-                segment = commit.opened(shard)
+                segment = commit.written_segment(shard)
                 if len(segment):
                     new[shard] = lucene, segment
             count = sum(len(segment) for _, segment in new.values())
@@ -296,10 +296,10 @@ def _merge(
         writers[shard].copy(forward, rows)
     for shard, writer in writers.items():
         writer.close()
-        new.append(CommitSegment(commit.opened(shard), shard, numbers[live[shard]]))
+        new.append(CommitSegment(commit.written_segment(shard), shard, numbers[live[shard]]))
     for shard, update in enumerate(commit.lucene):
         if since is None:
-            update.merge(commit.opened(shard).ids, index.lucene_fields)
+            update.merge(commit.written_segment(shard).ids, index.lucene_fields)
             continue
         of_shard = forward.row_map.of_shard(shard)
         update.renumber(np.cumsum(stays[of_shard]) - 1)

@@ -16,8 +16,8 @@ SEGMENT/lists       int64 [L + 1]     where each list starts, and where the last
 ==================  ================  ====================================================================
 
 Each segment of the index has a folder of vectors (`VECTORS`), which is written once; encoder and centroids are the same
-for all (`STORE`). Folders that a commit has in common with the one before have hard links to the files of it. When
-segments are merged, the codes of the documents that are left are copied.
+for all (`VECTOR_STORE`). Folders that a commit has in common with the one before have hard links to the files of it.
+When segments are merged, the codes of the documents that are left are copied.
 
 ``encodings.json`` has checksums of weights, documents, centroids and each segment's ``vectors.json``, the checkpoint,
 the measured recall, and how many words the encoder did not know. It may name a ``source``: the checksum of an encoder
@@ -84,7 +84,7 @@ VECTORS = Artifact(
     version=1,
     sampled=True,
 )
-STORE = Artifact(
+VECTOR_STORE = Artifact(
     "a folder of encodings",
     "encodings.json",
     {"weights": str, "forward_index": str},
@@ -371,10 +371,10 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
     ):
         if found != expected:
             raise InputError(f"{folder} has {name} {found}, expected {expected}; {again(index, described)}")
-    return opened(folder, described, index, threads, spaces.size, index.deleted)
+    return store_in(folder, described, index, threads, spaces.size, index.deleted)
 
 
-def opened(
+def store_in(
     folder: Path, described: dict, index: ForwardIndex, threads: int | None = None, size: int | None = None,
     deleted: np.ndarray = NO_ROWS,
 ) -> VectorStore:  # fmt: skip
@@ -385,7 +385,7 @@ def opened(
     """
     repair, spaces = again(index, described), Spaces(described["spaces"])
     sizes = {"P": spaces.padded, "S": len(spaces.widths), "L": described["lists"]}
-    centroids = Codes(*STORE.open(folder, repair, described, **sizes).arrays.values())
+    centroids = Codes(*VECTOR_STORE.open(folder, repair, described, **sizes).arrays.values())
     parts = [open_part(folder, segment, repair, described["segments"], **sizes) for segment in index.segments]
     store = VectorStore(spaces, parts, index.row_map, centroids, described["probes"], threads, described, size, deleted)
     if HELD in described:
@@ -411,7 +411,7 @@ def read_description(folder: Path, index: ForwardIndex) -> dict | None:
     Raises:
         InputError: it cannot be read, or is of another version.
     """
-    described = STORE.read(folder, partial(again, index))
+    described = VECTOR_STORE.read(folder, partial(again, index))
     if described["forward_index"] == index.checksum:
         return described
     log.warning("%s was made from another index and is not used; %s", folder, again(index, described))
@@ -424,11 +424,13 @@ def verify_store(folder: Path, index: ForwardIndex) -> int:
     Raises:
         InputError: a file is damaged, or the store is of other weights or another index.
     """
-    repair = again(index, described := STORE.read(folder, partial(again, index)))
+    repair = again(index, described := VECTOR_STORE.read(folder, partial(again, index)))
     if (described["weights"], described["forward_index"]) != (folder.name, index.checksum):
         raise InputError(f"{folder} is of other weights or of another index; {repair}")
-    opened(folder, described, index)
-    return STORE.verify(folder, repair) + sum(VECTORS.verify(folder / name, repair) for name in described["segments"])
+    store_in(folder, described, index)
+    return VECTOR_STORE.verify(folder, repair) + sum(
+        VECTORS.verify(folder / name, repair) for name in described["segments"]
+    )
 
 
 def store_folder(index: ForwardIndex, key: str) -> Path | None:
@@ -439,7 +441,7 @@ def store_folder(index: ForwardIndex, key: str) -> Path | None:
     for stores in (encodings_folder(index, key).parent, index.folder / FOLDER):
         if (stores / key).is_dir():
             return stores / key
-        for path in sorted(stores.glob(f"*/{STORE.description}")):
+        for path in sorted(stores.glob(f"*/{VECTOR_STORE.description}")):
             with suppress(OSError, ValueError, AttributeError):
                 if json.loads(regular(path).read_bytes()).get(SOURCE) == key:
                     return path.parent

@@ -31,7 +31,7 @@ from rerank_plugin.files.outputs import (
     replacing_folder,
 )
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.index_folder import reading
+from rerank_plugin.indexes.index_folder import damage_as_input_error
 from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
 from rerank_plugin.indexes.layout import PIECES, derived_folder
 from rerank_plugin.indexes.segment import chunks
@@ -40,20 +40,20 @@ from rerank_plugin.indexes.vector_store import (
     FLAT,
     HELD,
     PROBES,
-    STORE,
+    VECTOR_STORE,
     VECTORS,
     VectorStore,
     encodings_folder,
     open_part,
-    opened,
     segment_name,
+    store_in,
 )
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes, Spaces
 
 log = logging.getLogger(__name__)
 
-CHECKSUM = 16  # bytes
+DIGEST_BYTES = 16
 PIECE = 16_384  # documents whose vectors are held in memory at once
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
@@ -92,7 +92,7 @@ class Pieces:
 
     def _file(self, rows: np.ndarray) -> Path:
         place = int(rows[0]), int(rows[-1]), len(rows)
-        name = json.dumps([self.index.checksum, STORE.version, self.spaces.widths, *place])
+        name = json.dumps([self.index.checksum, VECTOR_STORE.version, self.spaces.widths, *place])
         return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
 
     def has(self, rows: np.ndarray) -> bool:
@@ -100,7 +100,7 @@ class Pieces:
         path = self._file(rows)
         if path not in self.sound and path.is_file():
             content = path.read_bytes()
-            if content[-CHECKSUM:] != _checksum(content[:-CHECKSUM]):
+            if content[-DIGEST_BYTES:] != _checksum(content[:-DIGEST_BYTES]):
                 log.warning("%s is damaged: its documents are encoded again", path)
                 return False
             self.sound.add(path)
@@ -128,7 +128,7 @@ class Pieces:
     def read(self, rows: np.ndarray) -> Codes:
         """The codes of a piece; an `InputError` if its file is missing or damaged."""
         path = self._file(rows)
-        with reading(path, "encode again"):
+        with damage_as_input_error(path, "encode again"):
             if not self.has(rows):
                 raise ValueError("it does not match its checksum" if path.is_file() else "it is missing")
             piece = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -155,7 +155,7 @@ def remove_left_pieces(index: ForwardIndex) -> None:
     """
     stores = derived_folder(index, FOLDER)
     for pieces in stores.glob(f"*{PIECES}"):
-        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / STORE.description
+        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / VECTOR_STORE.description
         with suppress(OSError):
             if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in pieces.iterdir()), default=0):
                 remove_folder(pieces)
@@ -170,7 +170,7 @@ def quantized_vectors(index: ForwardIndex, rows: np.ndarray, vectors: np.ndarray
 
 
 def _checksum(content: bytes | memoryview) -> bytes:
-    return blake2b(content, digest_size=CHECKSUM).digest()
+    return blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def _within(rows: np.ndarray, piece: np.ndarray) -> slice:
@@ -242,9 +242,9 @@ def write_store(
         lists = len(centroids.codes)
     elif lists > max(documents, 1):
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
-    with replacing_folder(folder, STORE, overwrite) as writing:
+    with replacing_folder(folder, VECTOR_STORE, overwrite) as writing:
         centroids = centroids or _centroids(pieces, lists, config.seed, threads)
-        for name, array in zip(STORE.arrays, centroids):
+        for name, array in zip(VECTOR_STORE.arrays, centroids):
             save_array(writing / f"{name}.npy", array)
         numbers = range(len(index.segments))
         write_segments(writing, index, numbers, pieces, pieces.read, nearest_of(centroids, spaces, threads), centroids)
@@ -344,8 +344,8 @@ def describe_store(folder: Path, index: ForwardIndex, description: dict) -> None
         "segments": {name: VECTORS.read(folder / name)[SEAL] for name in names},
     }
     if index.row_map.order is not None:  # processes of shards have the numbers of the whole from here
-        described[HELD] = opened(folder, described, index, deleted=np.asarray(index.deleted)).held.tolist()
-    STORE.seal(folder, described)
+        described[HELD] = store_in(folder, described, index, deleted=np.asarray(index.deleted)).held.tolist()
+    VECTOR_STORE.seal(folder, described)
 
 
 def divide_again(
@@ -366,8 +366,8 @@ def divide_again(
     Raises:
         InputError: as :func:`write_store`.
     """
-    described = STORE.read(before)
-    old, pieces = opened(before, described, index_before), Pieces(index, before.name, Spaces(described["spaces"]))
+    described = VECTOR_STORE.read(before)
+    old, pieces = store_in(before, described, index_before), Pieces(index, before.name, Spaces(described["spaces"]))
     for piece in pieces:
         pieces.keep_codes(piece, old.codes(rows[piece]))
     kept = {name: value for name, value in described.items() if name in ("model", "checkpoint")}

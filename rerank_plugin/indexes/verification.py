@@ -8,7 +8,14 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.artifact import FILES, read_object
 from rerank_plugin.indexes.index_folder import INDEX, Index
 from rerank_plugin.indexes.judged_queries import verify_judged
-from rerank_plugin.indexes.layout import COMMIT_FILE, DESCRIPTION, ENCODINGS, JUDGED, commit_file, derived_folders
+from rerank_plugin.indexes.layout import (
+    DESCRIPTION,
+    ENCODINGS,
+    JUDGED,
+    LUCENE_COMMIT_FILE,
+    commit_file,
+    derived_folders,
+)
 from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.indexes.vector_store import verify_store
 
@@ -23,7 +30,7 @@ def verify(index: Index) -> int:
     description, own = index.description, index.folder / commit_file(index.number)
     INDEX.compare(index.folder, description[FILES], "rebuild the index")
     for lucene in index.lucene_indexes:
-        if (commit := lucene.get(COMMIT_FILE)) and f"{lucene['path']}/{commit}" not in description[FILES]:
+        if (commit := lucene.get(LUCENE_COMMIT_FILE)) and f"{lucene['path']}/{commit}" not in description[FILES]:
             path = index.folder / lucene["path"] / commit
             raise InputError(f"{path} is not on the list of {DESCRIPTION}: rebuild the index")
     _check_statistics(index)

@@ -93,9 +93,9 @@ def frequency_fields(names: Sequence[str]) -> set[str]:
 
 def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:
     """The named features of every candidate, float32 [C, F]. It is thread-safe: it keeps no state between calls."""
-    from rerank_plugin.inputs.matches import Matches  # here, because it imports numba
+    from rerank_plugin.inputs.matches import WordMatches  # here, because it imports numba
 
-    matches = Matches(query, candidates)
+    matches = WordMatches(query, candidates)
     columns = np.zeros((len(candidates), len(names)), np.float32)
     for column, name in enumerate(names):
         if name == FIRST_STAGE:

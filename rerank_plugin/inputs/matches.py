@@ -19,7 +19,7 @@ BM25_K1, BM25_B = 2.0, 0.75  # [D18] 4.3.1
 PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # start and stop in the fields of Matches.counts
 
 
-class Matches:
+class WordMatches:
     """Counts the words of one query in its candidates, in one pass over the candidates' words for all features.
 
     Compiled loops sum over query words in order. The order of numpy's sums depends on the number of candidates, so

@@ -102,7 +102,7 @@ class Annotator:
     ):
         self.knowledge, self.config = knowledge, config
         self.threads = threads or available_threads()
-        self.settings = {**asdict(config), "rules": normalization.VERSION, "knowledge": knowledge.checksum}
+        self.settings = {**asdict(config), "rules": normalization.RULES_VERSION, "knowledge": knowledge.checksum}
         self._terms = term_arrays.open_terms(knowledge)
         self._index = matching.build_index(self._terms, config.threshold)
         self._settings = matching.MatchingSettings(
@@ -127,7 +127,7 @@ class Annotator:
         return self._annotated(texts, _concepts)
 
     def _annotated(
-        self, texts: Sequence[str], convert: Callable[[matching.Texts, matching.Mentions], list[T]]
+        self, texts: Sequence[str], convert: Callable[[matching.TextBatch, matching.Mentions], list[T]]
     ) -> list[T]:
         """A result for each text, by ``convert`` from the words and mentions of several texts; in parallel."""
         results: list = [None] * len(texts)
@@ -143,7 +143,7 @@ class Annotator:
         return results
 
 
-def _word_arrays(texts: Sequence[str]) -> matching.Texts:
+def _word_arrays(texts: Sequence[str]) -> matching.TextBatch:
     """The words of texts as arrays."""
     all_words = list(map(normalization.words, texts))
     forms = list(chain.from_iterable(words.forms for words in all_words))
@@ -151,7 +151,7 @@ def _word_arrays(texts: Sequence[str]) -> matching.Texts:
     starts, ends = np.concatenate([np.zeros((2, 0), np.int64), *map(_spans, all_words)], axis=1)
     breaks = [bytes(map(normalization.BREAKS.__getitem__, words.separators[:-1])) for words in all_words]
     bounds = [bytes(map(normalization.BOUNDS.__getitem__, words.written)) for words in all_words]
-    return matching.Texts(
+    return matching.TextBatch(
         characters=np.frombuffer(" ".join([*forms, ""]).encode("utf-32-le"), np.uint32),
         word_offsets=term_arrays.offsets_of(lengths),
         starts=starts,
@@ -162,7 +162,7 @@ def _word_arrays(texts: Sequence[str]) -> matching.Texts:
     )
 
 
-def _spans(words: normalization.Words) -> np.ndarray:
+def _spans(words: normalization.NormalizedWords) -> np.ndarray:
     """Starts and ends of the words of a text, int64 [2, n]."""
     written = np.fromiter(map(len, words.written), np.int64, len(words.written))
     separators = np.fromiter(map(len, words.separators), np.int64, len(words.separators))
@@ -170,7 +170,7 @@ def _spans(words: normalization.Words) -> np.ndarray:
     return np.stack([ends - written, ends])
 
 
-def _mentions(texts: matching.Texts, mentions: matching.Mentions) -> list[list[Mention]]:
+def _mentions(texts: matching.TextBatch, mentions: matching.Mentions) -> list[list[Mention]]:
     """The mentions of each text."""
     starts, ends = texts.starts[mentions.first].tolist(), texts.ends[mentions.last].tolist()
     offsets = mentions.candidate_offsets.tolist()
@@ -182,7 +182,7 @@ def _mentions(texts: matching.Texts, mentions: matching.Mentions) -> list[list[M
     return [result[i:j] for i, j in zip(text_offsets, text_offsets[1:])]
 
 
-def _concepts(texts: matching.Texts, mentions: matching.Mentions) -> list[np.ndarray]:
+def _concepts(texts: matching.TextBatch, mentions: matching.Mentions) -> list[np.ndarray]:
     """The candidates of all mentions of each text, uint32 [n]."""
     rows, offsets = mentions.concepts.astype(np.uint32), mentions.candidate_offsets[mentions.text_offsets].tolist()
     return [rows[i:j].copy() for i, j in zip(offsets, offsets[1:])]

@@ -40,7 +40,7 @@ ROUNDING = 1e-9  # keeps rounding errors of a product from increasing a count by
 LARGEST_SIZE = (1 << 16) - 1  # distinct trigrams of a form that is compared approximately
 
 
-class Texts(NamedTuple):
+class TextBatch(NamedTuple):
     """The words of D texts, one after another."""
 
     characters: np.ndarray  # code points of the words' forms, each followed by a space, uint32
@@ -63,7 +63,7 @@ class TrigramIndex(NamedTuple):
     largest: int  # the largest number of trigrams of an n-gram that can be similar to a form
 
 
-class Matches(NamedTuple):
+class NgramMatches(NamedTuple):
     """The matching n-grams of a text, which may overlap; the arrays have space for n."""
 
     first: np.ndarray  # first word, int64 [n]
@@ -316,7 +316,7 @@ def _with_space(matches, count):
     """The matches, with space for ``count``."""
     if count <= len(matches.first):
         return matches
-    return Matches(
+    return NgramMatches(
         _grown(matches.first, count),
         _grown(matches.last, count),
         _grown(matches.length, count),
@@ -432,7 +432,7 @@ def find_mentions(texts, terms, index, settings):
     grams = np.empty(index.largest + 2, np.int64)
     seen = np.zeros(len(index.bits) + 1, np.int64)
     most = settings.candidates
-    matches = Matches(
+    matches = NgramMatches(
         np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64),
         np.empty((64, most), np.int32), np.empty((64, most), np.float64),
     )  # fmt: skip

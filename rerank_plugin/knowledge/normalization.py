@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from rerank_plugin.text.normalization import IGNORED, PieceCache, plain, without_format_characters
 
-VERSION = 4  # version of the rules; stored forms of another version are rebuilt
+RULES_VERSION = 4  # version of the rules; stored forms of another version are rebuilt
 
 _GREEK = "\u0370-\u03ff"
 _MARKS = f"\u0300-\u036f{IGNORED}"  # combining, and invisible
@@ -72,7 +72,7 @@ STOP_WORDS = frozenset(
 )
 
 
-class Words(NamedTuple):
+class NormalizedWords(NamedTuple):
     """The n words of a text."""
 
     written: list[str]  # as written
@@ -80,10 +80,10 @@ class Words(NamedTuple):
     separators: list[str]  # the n + 1 strings before each word and after the last
 
 
-def words(text: str) -> Words:
+def words(text: str) -> NormalizedWords:
     """The words of a text or a term."""
     pieces = _WORD.split(text)
-    return Words(pieces[1::2], list(map(FORMS.__getitem__, pieces[1::2])), pieces[::2])
+    return NormalizedWords(pieces[1::2], list(map(FORMS.__getitem__, pieces[1::2])), pieces[::2])
 
 
 def term_forms(term: str) -> dict[str, bool]:

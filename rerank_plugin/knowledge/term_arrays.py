@@ -96,7 +96,7 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
         with replacing_folder(folder, ANNOTATION, overwrite=True) as writing:
             for name, array in arrays._asdict().items():
                 save_array(writing / f"{name}.npy", array)
-            ANNOTATION.seal(writing, {"rules": normalization.VERSION, "knowledge": knowledge.checksum})
+            ANNOTATION.seal(writing, {"rules": normalization.RULES_VERSION, "knowledge": knowledge.checksum})
     except InputError as error:
         log.warning("%s: the terms are rebuilt at every use", error)
         return arrays
@@ -112,7 +112,7 @@ def _opened(folder: Path, knowledge: KnowledgeBase) -> TermArrays | None:
     except InputError:
         return None
     rules, made_of = opened.description["rules"], opened.description["knowledge"]
-    is_current = rules == normalization.VERSION and made_of == knowledge.checksum
+    is_current = rules == normalization.RULES_VERSION and made_of == knowledge.checksum
     return TermArrays(**opened.arrays) if is_current else None
 
 

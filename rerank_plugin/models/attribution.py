@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Part(NamedTuple):
+class ScorePart(NamedTuple):
     """A feature, or a concept, with its value and its contribution to the score."""
 
     name: str
@@ -42,7 +42,7 @@ class Attribution:
     known: np.ndarray
     words: np.ndarray | None = None
     query_words: np.ndarray | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ScorePart, ...] = ()
     matrix: np.ndarray | None = None
     matrix_name: str = "cosine"
     closest: np.ndarray | None = None

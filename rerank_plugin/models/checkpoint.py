@@ -1,9 +1,10 @@
 """Checkpoints: folders with config.json, model.safetensors, vocab.txt and embeddings.safetensors, read strictly.
 
 :meth:`Checkpoint.open` reads ``config.json``; what else a folder holds is read, and checked, when it is asked for.
-``statistics.safetensors`` holds the statistics of the training collection (:mod:`rerank_plugin.indexes.statistics`).
-A model with concepts adds ``concepts.txt``, the ids of its concepts row by row. A cross-encoder has the folder
-``encoder`` in place of words, with its architecture and its tokenizer.
+``statistics.safetensors`` holds the statistics of the training collection
+(:mod:`rerank_plugin.indexes.collection_statistics`). A model with concepts adds ``concepts.txt``, the ids of its
+concepts row by row. A cross-encoder has the folder ``encoder`` in place of words, with its architecture and its
+tokenizer.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from rerank_plugin.files.artifact import Artifact, has_type
 from rerank_plugin.files.checksums import SEAL
 from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import INNER, link_or_copy, replacing, replacing_folder, restore_interrupted
+from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.inputs.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import frequency_fields
 from rerank_plugin.models.base import ModelConfig, ShapedConfig

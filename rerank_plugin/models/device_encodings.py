@@ -10,8 +10,8 @@ from rerank_plugin.indexes.device_vectors import vectors_on
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.base import RerankerOptions
-from rerank_plugin.models.encoded_documents import EncodedDocuments
-from rerank_plugin.models.fast_paths import FastPath, InnerProductScorer, ModulePath, Task
+from rerank_plugin.models.encoded_path import EncodedDocuments
+from rerank_plugin.models.fast_paths import FastPath, InnerProductScorer, ModulePath, ScoringTask
 from rerank_plugin.models.ranking_model import RankingModel
 
 
@@ -34,7 +34,7 @@ class EncodedOnDevice(ModulePath):
             return path
         return cls(path, path.scorer, options.device)
 
-    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+    def score_many(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
         encoded = np.stack([self.scorer.encode(task.terms, task.words) for task in tasks])
         counts = [len(task.candidates) for task in tasks]
         rows = np.concatenate([task.candidates.rows for task in tasks])

@@ -29,7 +29,7 @@ from rerank_plugin.indexes.device_tokens import PADDING, DeviceTokens, resident_
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.device_features import DeviceFeatures
 from rerank_plugin.models.base import C, RerankerOptions
-from rerank_plugin.models.fast_paths import ModulePath, Task
+from rerank_plugin.models.fast_paths import ModulePath, ScoringTask
 from rerank_plugin.models.precision import in_precision
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
@@ -45,7 +45,7 @@ MOST_GRAPHS = 32  # that are kept
 WARM_UP = 3  # runs before one is recorded
 
 
-class Part(NamedTuple):
+class DocumentRange(NamedTuple):
     """Documents ``first`` to ``last`` of a batch, of which none has more than ``width`` words."""
 
     first: int
@@ -77,7 +77,7 @@ class Batch:
     tokens: DeviceTokens
 
 
-class Words(NamedTuple):
+class PaddedWords(NamedTuple):
     """The first words of documents."""
 
     ids: Tensor  # the model's, int64 [n, N], 0 where padded
@@ -123,7 +123,7 @@ class DevicePath(ModulePath, Generic[C]):
         """What scores read of all queries of a batch."""
 
     @abstractmethod
-    def score(self, batch: Batch, read: Any, part: Part, words: Words, features: Tensor) -> Tensor:
+    def score(self, batch: Batch, read: Any, part: DocumentRange, words: PaddedWords, features: Tensor) -> Tensor:
         """Scores of the documents of a part, float [n], from :meth:`read`, their words and features float32 [n, F]."""
 
     def numbers(self, words: int, query_words: int) -> int:
@@ -133,7 +133,7 @@ class DevicePath(ModulePath, Generic[C]):
     # ------------------------------------------------------------------------------------------------------- batches
 
     @torch.inference_mode()
-    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+    def score_many(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
         scores = [np.zeros(len(task.candidates), np.float32) for task in tasks]
         found = [self.features.of_candidates(task) for task in tasks]
         pending = deque((place, 0, len(task.candidates)) for place, task in enumerate(tasks) if len(task.candidates))
@@ -157,7 +157,7 @@ class DevicePath(ModulePath, Generic[C]):
                     start += last - first
         return scores
 
-    def _next(self, pending: deque[tuple[int, int, int]], tasks: Sequence[Task]) -> list[tuple[int, int, int]]:
+    def _next(self, pending: deque[tuple[int, int, int]], tasks: Sequence[ScoringTask]) -> list[tuple[int, int, int]]:
         """The first pieces (task, first and last candidate) that fit into a batch; a piece that does not is divided."""
         at, first, last = pending[0]
         if last - first > self.batch_size:
@@ -172,7 +172,7 @@ class DevicePath(ModulePath, Generic[C]):
             pieces.append(piece)
         return pieces
 
-    def _score(self, pieces: list[tuple[Task, dict[str, np.ndarray], slice]]) -> np.ndarray:
+    def _score(self, pieces: list[tuple[ScoringTask, dict[str, np.ndarray], slice]]) -> np.ndarray:
         """The scores of all pieces, one after the other, float32 [documents]."""
         tasks, index = [task for task, _, _ in pieces], self.builder.index
         rows = np.concatenate([task.candidates.rows[part] for task, _, part in pieces])
@@ -204,9 +204,9 @@ class DevicePath(ModulePath, Generic[C]):
         scores[order] = self._run(arrays, parts, tokens, static)[: len(rows)]
         return scores
 
-    def _parts(self, count: int, lengths: np.ndarray, query_words: int, queries: int) -> tuple[Part, ...]:
+    def _parts(self, count: int, lengths: np.ndarray, query_words: int, queries: int) -> tuple[DocumentRange, ...]:
         """A batch of ``count`` documents, the first of which have ``lengths``, in parts of similar length."""
-        parts: list[Part] = []
+        parts: list[DocumentRange] = []
         step = round_up(-(-count // (PARTS if self.builder.document_words > LONG else 1)), DOCUMENTS_STEP)
         while not parts or parts[-1].last < count:
             first = parts[-1].last if parts else 0
@@ -214,11 +214,15 @@ class DevicePath(ModulePath, Generic[C]):
             read = max(min(longest, self.builder.document_words), self.features.width(longest))
             width = min(round_width(read), max(self.builder.document_words, self.features.width(round_width(longest))))
             most = max(1, CELLS // max(self.numbers(width, query_words), 2 * width * query_words))
-            parts.append(Part(first, min(first + min(most, max(step, 1)), count), width))
+            parts.append(DocumentRange(first, min(first + min(most, max(step, 1)), count), width))
         return tuple(parts)
 
     def _run(
-        self, arrays: dict[str, np.ndarray], parts: tuple[Part, ...], tokens: DeviceTokens, static: dict[str, Tensor]
+        self,
+        arrays: dict[str, np.ndarray],
+        parts: tuple[DocumentRange, ...],
+        tokens: DeviceTokens,
+        static: dict[str, Tensor],
     ) -> np.ndarray:
         """The scores of a batch, float32 [n], by a CUDA graph where one pays."""
         layout = tuple((name, array.shape, array.dtype.kind) for name, array in arrays.items())
@@ -233,7 +237,12 @@ class DevicePath(ModulePath, Generic[C]):
         return graph.replay(pack(arrays))
 
     def _compute(
-        self, packed: Tensor, layout: tuple, parts: tuple[Part, ...], tokens: DeviceTokens, static: dict[str, Tensor]
+        self,
+        packed: Tensor,
+        layout: tuple,
+        parts: tuple[DocumentRange, ...],
+        tokens: DeviceTokens,
+        static: dict[str, Tensor],
     ) -> Tensor:
         """The scores of a batch, float32 [n]."""
         arrays = unpack(packed, layout)
@@ -250,7 +259,7 @@ class DevicePath(ModulePath, Generic[C]):
                 ids = torch.where(terms >= 0, self.model_ids[terms.clamp_min(0)].long(), 0)  # [n, N]
                 features = self.features(batch, table, part.first, part.last, terms, ids)  # [n, F]
                 words = self.builder.document_words
-                shown = Words(ids[:, :words], terms[:, :words], terms[:, :words] >= 0)
+                shown = PaddedWords(ids[:, :words], terms[:, :words], terms[:, :words] >= 0)
                 scores.append(self.score(batch, read, part, shown, features).float())
         return torch.cat(scores)
 
@@ -258,7 +267,9 @@ class DevicePath(ModulePath, Generic[C]):
 class Graph:
     """The scoring of batches of one shape, recorded as a CUDA graph with both copies."""
 
-    def __init__(self, path: DevicePath, packed: np.ndarray, layout: tuple, parts: tuple[Part, ...], *documents: Any):
+    def __init__(
+        self, path: DevicePath, packed: np.ndarray, layout: tuple, parts: tuple[DocumentRange, ...], *documents: Any
+    ):
         self.packed = torch.from_numpy(packed.copy()).pin_memory()
         self.scores = torch.zeros(parts[-1].last, pin_memory=True)
         on_device = self.packed.to(path.device)

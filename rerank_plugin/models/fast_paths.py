@@ -26,7 +26,7 @@ T = TypeVar("T", bound="_ArrayScorer")
 
 
 @dataclass
-class Task:
+class ScoringTask:
     """One query and its candidates as model input; ``scores`` is float32 [C], None until the scores are computed."""
 
     query: Query
@@ -83,7 +83,7 @@ class FastPath(_ArrayScorer[C]):
     def score(self, terms: IndexQuery, query: ModelQuery, candidates: Candidates) -> np.ndarray:
         """Scores, float32 [C]."""
 
-    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+    def score_many(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
         """Scores of each task, float32 [C]. Threads share the tasks, or the documents of a single task."""
         if len(tasks) == 1:
             return [self.score(tasks[0].terms, tasks[0].words, tasks[0].candidates)]
@@ -116,7 +116,7 @@ class ModulePath(ABC):
         return cls(model, builder, options)
 
     @abstractmethod
-    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+    def score_many(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
         """Scores of each task's candidates, float32 [C]; under ``torch.inference_mode``."""
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
-from rerank_plugin.models.attribution import Attribution, Part, of_cells
+from rerank_plugin.models.attribution import Attribution, ScorePart, of_cells
 from rerank_plugin.models.ranking_model import FixedVectorModel, StandardizedFeatures
 
 LARGEST_ERROR = 5e-3  # of the sum of contributions, as a share of the difference of the scores
@@ -74,7 +74,7 @@ def of_words(
         lambda words, present: score(words, mean + present * (inputs.features - mean)),
         [(inputs.documents.shape[1], *word_shape), inputs.features.shape[1:]],
     )
-    parts = tuple(map(Part, model.config.lexical_features, inputs.features[0].tolist(), features.tolist()))
+    parts = tuple(map(ScorePart, model.config.lexical_features, inputs.features[0].tolist(), features.tolist()))
     attributes.setdefault("matrix", cosine_matrix(model.vectors, inputs)[0].numpy())
     return Attribution(base, known=known_words(model, inputs), words=words, parts=parts, **attributes)
 

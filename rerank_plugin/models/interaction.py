@@ -20,8 +20,8 @@ from rerank_plugin.inputs.interactions import candidate_words
 from rerank_plugin.kernels.parallel import Workspace
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import C, RerankerOptions
-from rerank_plugin.models.device_path import Batch, DevicePath, Part, Words
-from rerank_plugin.models.fast_paths import ModulePath, Task
+from rerank_plugin.models.device_path import Batch, DevicePath, DocumentRange, PaddedWords
+from rerank_plugin.models.fast_paths import ModulePath, ScoringTask
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
 BATCH_SIZE = 128  # documents of similar length; their matrices fit into the CPU caches
@@ -60,10 +60,10 @@ class InteractionPath(ModulePath):
         self.model, self.builder, self.workspace = model, builder, Workspace()
 
     @torch.inference_mode()
-    def score_many(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+    def score_many(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
         return [self._score(task) for task in tasks]
 
-    def _score(self, task: Task) -> np.ndarray:
+    def _score(self, task: ScoringTask) -> np.ndarray:
         terms, query, candidates, device = task.terms, task.words, task.candidates, self.model.vectors.device
         words = candidate_words(self.builder, candidates, self.workspace)
         count, length = len(words.terms), max(int(query.mask.sum()), 1)  # U, m
@@ -147,7 +147,7 @@ class InteractionOnDevice(DevicePath[C]):
         cells = self.model.interaction(distinct)[0]  # [Q M, L]
         return cells.T.reshape(words + count + 1, *batch.queries.shape).contiguous()
 
-    def matrix(self, batch: Batch, read: Tensor, part: Part, words: Words) -> Tensor:
+    def matrix(self, batch: Batch, read: Tensor, part: DocumentRange, words: PaddedWords) -> Tensor:
         """The interaction matrices of the documents of a part, [n, M, N]."""
         query, known, size = batch.query[part.first : part.last], len(self.model.vectors), batch.queries.shape[1]
         wanted = torch.where(batch.queries > 0, -2, batch.query_terms)[query]  # [n, M], of unknown words
@@ -157,7 +157,7 @@ class InteractionOnDevice(DevicePath[C]):
         columns = torch.where(words.mask, columns, len(read) - 1)
         return read[columns, query[:, None]].transpose(1, 2)  # [n, M, N]
 
-    def inputs(self, batch: Batch, part: Part, words: Words, features: Tensor) -> Inputs:
+    def inputs(self, batch: Batch, part: DocumentRange, words: PaddedWords, features: Tensor) -> Inputs:
         """The inputs of the documents of a part; B is n."""
         query = batch.query[part.first : part.last]  # [n]
         return Inputs(
@@ -165,7 +165,7 @@ class InteractionOnDevice(DevicePath[C]):
             batch.query_terms[query], batch.query_idf[query],
         )  # fmt: skip
 
-    def score(self, batch: Batch, read: Tensor, part: Part, words: Words, features: Tensor) -> Tensor:
+    def score(self, batch: Batch, read: Tensor, part: DocumentRange, words: PaddedWords, features: Tensor) -> Tensor:
         matrix = self.matrix(batch, read, part, words)
         return self.model.score(matrix, self.inputs(batch, part, words, features))
 

@@ -36,7 +36,7 @@ from rerank_plugin.pubmed.distribution import UPDATES, SourceFile, file_name
 from rerank_plugin.pubmed.mirror import Mirror
 from rerank_plugin.pubmed.selection import Selection
 
-SOURCE = "pubmed"
+PUBMED = "pubmed"
 ROWS = 1 << 20  # whose ids are compared at once
 
 
@@ -58,7 +58,7 @@ class Applied:
     replaces: int | None = None
     filter: Sequence[Sequence[Any]] | None = None
     pace: float = 0.0
-    source: str = SOURCE
+    source: str = PUBMED
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ def applied(folder: str | Path) -> Applied | None:
         return None
     with closing(Index(folder)) as index:
         record = index.description.get(APPLIED)
-    if not isinstance(record, dict) or record.get("source") != SOURCE:
+    if not isinstance(record, dict) or record.get("source") != PUBMED:
         raise InputError(f"{folder} was not built from a mirror of PubMed: choose another folder for the index")
     return Applied(**record)
 

@@ -23,7 +23,7 @@ from rerank_plugin.base.failures import damage
 from rerank_plugin.files.outputs import INNER, locked, replacing, writing_to
 from rerank_plugin.pubmed.distribution import FOLDERS, MD5, SourceFile, md5_of
 
-STATE, VERSION = "mirror.json", 1
+STATE, MIRROR_FORMAT = "mirror.json", 1
 PART = ".part"
 BLOCK = 1 << 20  # bytes that are read at once
 
@@ -44,11 +44,21 @@ class Mirror:
 
     def read(self) -> None:
         """Read ``mirror.json``."""
-        self.state: dict[str, Any] = {"version": VERSION, "base_url": None, "asked": None, "files": {}, "listed": []}
+        self.state: dict[str, Any] = {
+            "version": MIRROR_FORMAT,
+            "base_url": None,
+            "asked": None,
+            "files": {},
+            "listed": [],
+        }
         path = self.folder / STATE
         try:
             state = json.loads(path.read_bytes())
-            if not isinstance(state, dict) or state.get("version") != VERSION or not self.state.keys() <= state.keys():
+            if (
+                not isinstance(state, dict)
+                or state.get("version") != MIRROR_FORMAT
+                or not self.state.keys() <= state.keys()
+            ):
                 raise InputError(f"{path} is of another version of this program: move it away, and sync again")
             self.state = state
         except FileNotFoundError:

@@ -18,7 +18,7 @@ from rerank_plugin.rerankers import Scorer
 from rerank_plugin.rerankers.lexical import SAME_WORD, same_words
 from rerank_plugin.text.spans import Span, spans
 
-FIELDS = ("title", "abstract")
+EXPLAINED_FIELDS = ("title", "abstract")
 
 
 def explain(
@@ -106,8 +106,8 @@ def _texts(index: ForwardIndex, row: int, document: Document | None) -> list[_Te
         stored = [document.title, document.abstract]
         words = [spans(index.tokenizer, text) for text in stored]
         if [[word.token for word in field_words] for field_words in words] == indexed:
-            return list(map(_Text, FIELDS, stored, words))
-    return [_Text(field, " ".join(terms), _spaced(terms)) for field, terms in zip(FIELDS, indexed)]
+            return list(map(_Text, EXPLAINED_FIELDS, stored, words))
+    return [_Text(field, " ".join(terms), _spaced(terms)) for field, terms in zip(EXPLAINED_FIELDS, indexed)]
 
 
 def _spaced(terms: list[str]) -> list[Span]:

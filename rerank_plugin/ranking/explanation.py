@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rerank_plugin.models.attribution import Part
+from rerank_plugin.models.attribution import ScorePart
 
 READABLE = 4  # decimals of a similarity in JSON
 
@@ -99,7 +99,7 @@ class Explanation:
     unread: int
     query_words: list[QueryWord]
     document_words: list[DocumentWord]
-    features: list[Part]
+    features: list[ScorePart]
     matrix: list[list[float]]
     matrix_name: str | None
     pooled: list[tuple[int, int]]

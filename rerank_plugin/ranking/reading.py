@@ -36,7 +36,7 @@ _PREFIX = re.compile(r"\s*(?:pmid|pubmed id|https?://pubmed\.ncbi\.nlm\.nih\.gov
 _DOI = re.compile(r"\s*(?:doi:\s*|https?://(?:dx\.)?doi\.org/)?(10\.\d{4,9}/\S+?)\s*", re.IGNORECASE)
 _BEFORE_DOI = re.compile(r"(?<![:\s])\s+(?=doi:|https?:|10\.\d)", re.IGNORECASE)
 _PMC = re.compile(r"\s*(PMC\d{1,9})\s*", re.IGNORECASE)
-FIELDS = ("ti", "ab", "tiab", "au", "1au", "ta", "mh", "pt", "la")  # of AUTHOR: and the like
+NAMED_TAGS = ("ti", "ab", "tiab", "au", "1au", "ta", "mh", "pt", "la")  # of AUTHOR: and the like
 _WORD = re.compile(r"\s*(?=[\w/+-]*[^\W\d_])[\w/+'’-]+\s*")
 _WORDS = re.compile(r"[^\s()\[\]\"*?:;,]+")  # and a letter or digit is in it
 _ET_AL = re.compile(r"\bet al\b\.?,?")
@@ -121,7 +121,7 @@ def _strategy(index: Index, text: str, reader: Reader, names: KnownNames) -> Str
         return pair
     if match := _FIELD.fullmatch(text):
         term = Term(match[2], TAGS.get(match[1].lower(), ALL))
-        return term if term.field in FIELDS and names.count(term) else None
+        return term if term.field in NAMED_TAGS and names.count(term) else None
     stripped = text.replace(" ", "-") if SPACED_NAME.fullmatch(text) else text
     if _WORD.fullmatch(stripped):
         word = Term(stripped, ALL)

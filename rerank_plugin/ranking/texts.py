@@ -14,7 +14,7 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.text_index import TextIndex
-from rerank_plugin.inputs.matches import Matches
+from rerank_plugin.inputs.matches import WordMatches
 from rerank_plugin.ranking.explain import explain
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import Ranking
@@ -65,14 +65,16 @@ class TextScorer:
                 scores = np.maximum.reduceat(scores, np.flatnonzero(np.diff(self.index.texts, prepend=-1)))
             return scores
 
-    def _hold(self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool) -> Texts:
+    def _hold(
+        self, query: Query, documents: Iterable[Any], first_stage: np.ndarray | None, passages: bool
+    ) -> TextCandidates:
         """The documents as candidates, valid until the next call."""
         titles, abstracts = zip(*(_words_of(document, place) for place, document in enumerate(documents)))
         self.index.hold(titles, abstracts, self.scorer.passage_words if passages else None)
-        return Texts(self.index, query, None if first_stage is None else first_stage[self.index.texts])
+        return TextCandidates(self.index, query, None if first_stage is None else first_stage[self.index.texts])
 
 
-class Texts(Candidates):
+class TextCandidates(Candidates):
     """All texts, or passages, of an index of texts. Default first-stage scores are computed when they are read."""
 
     def __init__(self, index: TextIndex, query: Query, first_stage_scores: np.ndarray | None):
@@ -84,7 +86,7 @@ class Texts(Candidates):
     def first_stage_scores(self) -> np.ndarray:  # type: ignore[override]
         """BM25 of title and text as in Lucene, without Okapi's factor k1 + 1; float32 [C]."""
         config = LuceneConfig()
-        okapi = Matches(self.index.query(self.query.text), self).bm25("text", config.k1, config.b)
+        okapi = WordMatches(self.index.query(self.query.text), self).bm25("text", config.k1, config.b)
         return (okapi / (config.k1 + 1)).astype(np.float32)
 
 

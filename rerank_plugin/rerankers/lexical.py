@@ -41,7 +41,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.text_index import TextIndex
-from rerank_plugin.inputs.matches import Matches
+from rerank_plugin.inputs.matches import WordMatches
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.rerankers.scorer import Scorer
@@ -58,13 +58,13 @@ class FieldBM25(Scorer):
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """BM25, float32 [C]."""
-        matches = Matches(self.index.query(query.text), candidates, titles_only=self.field == "title")
+        matches = WordMatches(self.index.query(query.text), candidates, titles_only=self.field == "title")
         return matches.bm25(self.field).astype(np.float32)
 
     def attribute(self, query: Query, candidates: Candidates, place: int) -> Attribution:
         """Exact, since BM25 is a sum over the query's words; see :func:`_attribution`."""
         words, document = self.index.query(query.text), _one_candidate(candidates, place)
-        contributions = [Matches(word, document).bm25(self.field)[0] for word in _word_by_word(words)]
+        contributions = [WordMatches(word, document).bm25(self.field)[0] for word in _word_by_word(words)]
         return _attribution(words, document, self.field, 0.0, contributions)
 
 
@@ -95,10 +95,10 @@ class TitleLikelihood(Scorer):
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:
         """Log-likelihoods, float32 [C]."""
-        matches = Matches(self.index.query(query.text), candidates, titles_only=True)
+        matches = WordMatches(self.index.query(query.text), candidates, titles_only=True)
         return self._likelihoods(matches, matches.counts[:, 0]).astype(np.float32)
 
-    def _likelihoods(self, matches: Matches, counts: np.ndarray) -> np.ndarray:
+    def _likelihoods(self, matches: WordMatches, counts: np.ndarray) -> np.ndarray:
         """Log-likelihoods, float64 [C], from counts of the query's words in the titles, int32 [C, m]."""
         terms = self.collection.terms.find(matches.terms)  # [m]
         frequency = np.where(terms >= 0, self.frequency[terms], 0)  # [m]
@@ -111,7 +111,7 @@ class TitleLikelihood(Scorer):
         words, document = self.index.query(query.text), _one_candidate(candidates, place)
         base, contributions = 0.0, []
         for word in _word_by_word(words):
-            matches = Matches(word, document, titles_only=True)
+            matches = WordMatches(word, document, titles_only=True)
             counts = matches.counts[:, 0]
             absent = float(self._likelihoods(matches, np.zeros_like(counts))[0])
             base += absent

@@ -21,11 +21,11 @@ from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.builder import Inputs, ModelQuery
 from rerank_plugin.inputs.lexical_features import FIRST_STAGE, LISTWISE
 from rerank_plugin.kernels.parallel import available_threads, helper_threads
-from rerank_plugin.models.attribution import Attribution, Part
+from rerank_plugin.models.attribution import Attribution, ScorePart
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.checkpoint import Checkpoint
-from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_scorer
-from rerank_plugin.models.fast_paths import FastPath, ModulePath, Task, TextScorer
+from rerank_plugin.models.encoded_path import EncodedDocuments, encoding_scorer
+from rerank_plugin.models.fast_paths import FastPath, ModulePath, ScoringTask, TextScorer
 from rerank_plugin.models.register import entry_of, is_foreign
 from rerank_plugin.rerankers.scorer import Scorer, shown
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -122,13 +122,13 @@ class NeuralReranker(Scorer):
         """Encode documents in memory and score from these encodings until the weights change.
 
         This is for many queries over the same documents during training. It has no effect unless the fast path is
-        :class:`~rerank_plugin.models.encoded_documents.EncodedDocuments`.
+        :class:`~rerank_plugin.models.encoded_path.EncodedDocuments`.
 
         Args:
             rows: rows of all documents to be scored, int64 [n], increasing.
         """
         from rerank_plugin.indexes.vector_store import VectorStore
-        from rerank_plugin.models.document_encodings import document_encoder
+        from rerank_plugin.models.document_encoder import document_encoder
 
         self.refresh()
         if self.fast_class is EncodedDocuments:
@@ -154,7 +154,7 @@ class NeuralReranker(Scorer):
             scores = iter(self._module_scores(open_tasks) if fast is None else fast.score_many(open_tasks))
             return [next(scores) if task.scores is None else task.scores for task in tasks]
 
-    def _task(self, query: Query, candidates: Candidates) -> Task:
+    def _task(self, query: Query, candidates: Candidates) -> ScoringTask:
         """The task of a query; ``scores`` is set if there are no candidates or the model cannot read the query."""
         terms = candidates.index.query(query.text)
         words = self.builder.query(terms)
@@ -165,7 +165,7 @@ class NeuralReranker(Scorer):
                 "query %s has %d words, of which the model reads %d: the rest is cut, here and later",
                 shown(query), read + words.cut, read,
             )  # fmt: skip
-        task = Task(query, candidates, terms, words)
+        task = ScoringTask(query, candidates, terms, words)
         if not len(candidates):
             task.scores = np.zeros(0, np.float32)
         elif not self.can_read(words):
@@ -188,7 +188,9 @@ class NeuralReranker(Scorer):
         words, places = self.builder.query(terms), self.builder.places_read(terms)[: self.builder.query_words]
         if not self.can_read(words):
             score = float(candidates.first_stage_scores[place])
-            return Attribution(0.0, np.zeros(len(places), bool), parts=(Part(FIRST_STAGE, score, score),), exact=True)
+            return Attribution(
+                0.0, np.zeros(len(places), bool), parts=(ScorePart(FIRST_STAGE, score, score),), exact=True
+            )
         inputs = self.builder.build(terms, words, candidates).take([place]).without_common_padding()  # B = 1
         return replace(explain(self._module_on_cpu, inputs), query_places=places)
 
@@ -244,7 +246,7 @@ class NeuralReranker(Scorer):
                 log.info("%s is scored by %s on %s", self.name, path, self.options.device)
         return self.fast
 
-    def _module_scores(self, tasks: Sequence[Task]) -> list[np.ndarray]:
+    def _module_scores(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
         """The module's scores of each task, float32 [C], in batches of documents of similar length."""
         if not tasks:
             return []

@@ -135,7 +135,7 @@ class QueryEncoder:
     """
 
     def __init__(self, forward, checkpoint: str | Path, device: str = "cpu"):
-        from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
+        from rerank_plugin.models.encoded_path import encoding_scorer, weights_checksum
         from rerank_plugin.models.fast_paths import InnerProductScorer
 
         self.forward, self.reranker = forward, opened_encoder(forward, checkpoint, device, threads=1)

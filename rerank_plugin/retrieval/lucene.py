@@ -23,7 +23,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import seconds_left
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, TERM_VECTORS, Index
-from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, reading
+from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of
 from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, pyjnius_lock, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
@@ -113,7 +113,7 @@ class LuceneFirstStage:
         self.searched = without_stored_fields(self.reader)
         self.searcher = self._new_searcher()
         lucene = index.description["lucene"]
-        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), reading(lucene)
+        self.analyzer, self.read = analyzer(lucene.get("analyzer", PORTER)), normalizer_of(lucene)
         if lucene.get("path", "lucene") == "lucene" and NORMALIZATION not in lucene:
             _warn_old_normalization(str(index.folder), index.rebuild)
         self.expansion, self.relevance_model = self._new_expansion(), self._new_relevance_model()

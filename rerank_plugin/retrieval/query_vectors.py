@@ -165,7 +165,7 @@ class FolderEncoder:
             if config.max_length is not None:
                 self._model.max_seq_length = config.max_length
             return
-        from rerank_plugin.models.encoder_folder import read_encoder, read_encoder_config, read_tokenizer
+        from rerank_plugin.models.transformers_folder import read_encoder, read_encoder_config, read_tokenizer
 
         architecture = read_encoder_config(self.folder)
         self._tokenizer = read_tokenizer(self.folder)

@@ -21,7 +21,9 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-VERSION = 1  # in the description of an index; an index without it was built before there was this normalization
+NORMALIZATION_VERSION = (
+    1  # in the description of an index; an index without it was built before there was this normalization
+)
 
 # Unicode's format characters and variation selectors, for a character class of a regular expression.
 IGNORED = (

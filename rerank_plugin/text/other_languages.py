@@ -83,7 +83,7 @@ def is_ovid(query: str) -> bool:
     return any(owner == "Ovid" and pattern.search(query) for owner, pattern, _ in _SIGNS)
 
 
-def described(query: str, number: int, note: Callable[[str], None]) -> None:
+def note_other_languages(query: str, number: int, note: Callable[[str], None]) -> None:
     """Note the signs of other languages in a line, each language once."""
     told = set[str]()
     for owner, pattern, cure in _SIGNS:

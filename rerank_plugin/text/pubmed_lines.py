@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
 from rerank_plugin.text import ovid
-from rerank_plugin.text.other_languages import described, is_ovid
+from rerank_plugin.text.other_languages import is_ovid, note_other_languages
 
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
@@ -114,7 +114,7 @@ def _from_elsewhere(found: list[Line], note: Callable[[str], None]) -> list[Line
             note("Ovid's language is read as PubMed's")
     for line, query in zip(found, read):
         if query == line.query:
-            described(query, line.number, note)
+            note_other_languages(query, line.number, note)
     return [line._replace(query=query) for line, query in zip(found, read)]
 
 

@@ -387,6 +387,6 @@ def checksum(vectors: WordVectors) -> int:
     return checksum
 
 
-def described(config: Word2VecConfig) -> dict:
+def training_settings(config: Word2VecConfig) -> dict:
     """The settings of a training, for the folder's description."""
     return {"word2vec": {**asdict(config), "hierarchical_softmax": True}}

@@ -34,7 +34,7 @@ from rerank_plugin.text.word_vectors import WORD_VECTORS
 from rerank_plugin.training import saving
 from rerank_plugin.training.folds import Fold, as_text
 from rerank_plugin.training.saving import TRAINED, Outcome
-from rerank_plugin.training.session import CROSS_VALIDATION_FILE, Session, Task
+from rerank_plugin.training.session import CROSS_VALIDATION_FILE, Session, TrainingTask
 from rerank_plugin.training.trainer import START_OVER, write
 from rerank_plugin.training.validation import HeldOut
 
@@ -111,7 +111,7 @@ def _settings(session: Session, folds: Sequence[Fold]) -> dict:
     return json.loads(json.dumps(settings))
 
 
-def _check(work: Path, settings: dict, task: Task) -> None:
+def _check(work: Path, settings: dict, task: TrainingTask) -> None:
     """Check that the work folder is new or can be resumed; remove it to overwrite it."""
     path = work / CROSS_VALIDATION_FILE
     if work.is_dir() and any(work.iterdir()) and not path.exists():

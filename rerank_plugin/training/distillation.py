@@ -33,8 +33,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.progress import progress
 from rerank_plugin.files.arrays import map_array
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
-from rerank_plugin.indexes.index_folder import reading
-from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
+from rerank_plugin.indexes.index_folder import damage_as_input_error
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.concept_vectors import ConceptVectors
@@ -94,7 +94,7 @@ class Teacher:
         key = blake2b("\n".join([self.checksum, *texts]).encode(), digest_size=16).hexdigest()
         path = self.cache / f"{key}.npy"
         if path.is_file():
-            with reading(path, "remove it"):
+            with damage_as_input_error(path, "remove it"):
                 return np.array(map_array(path))
         with self.precision:
             vectors = self.model.encode(texts, batch_size=32, normalize_embeddings=True, show_progress_bar=False)

@@ -17,7 +17,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.string_table import StringsInMemory
-from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.text.tokenizer import PLAIN, split_sentences
 

@@ -55,7 +55,7 @@ CROSS_VALIDATION_FILE = "cross-validation.json"
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """The model, data and settings of a training; measures and documents default to those of the model's recipe.
 
     Queries and judgments are specs of :func:`rerank_plugin.corpora.queries_and_judgments`. Without ``validation``, the
@@ -136,7 +136,7 @@ class Session:
         data: the training data as JSON values.
     """
 
-    def __init__(self, task: Task):
+    def __init__(self, task: TrainingTask):
         self.task = task
         for measure in task.measures:
             if measure != ACCURACY:

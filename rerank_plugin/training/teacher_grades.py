@@ -20,7 +20,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments, Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.inputs.stored_texts import TextBuilder
+from rerank_plugin.inputs.text_builder import TextBuilder
 from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import load
 from rerank_plugin.retrieval.fusion import min_max

@@ -68,13 +68,13 @@ def train_model(
     """
     require("torch", "training")
     from rerank_plugin.training.saving import TRAINED
-    from rerank_plugin.training.session import Session, Task
+    from rerank_plugin.training.session import Session, TrainingTask
 
     check_free(Path(output), TRAINED, overwrite)
     values = dict(hyper_parameters or {})
     if "lexical_features" in values:
         values["lexical_features"] = named_features(values["lexical_features"])
-    task = Task(
+    task = TrainingTask(
         model=model,
         index=Path(index),
         words=words,

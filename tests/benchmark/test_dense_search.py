@@ -8,7 +8,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.bench import main
 from rerank_plugin.benchmark.collection import generated
 from rerank_plugin.benchmark.dense_search import PlainSearch, dense_rows, largest_difference
-from rerank_plugin.benchmark.measured_rerankers import opened
+from rerank_plugin.benchmark.measured_rerankers import open_measured
 from rerank_plugin.benchmark.measuring import Meter
 from rerank_plugin.benchmark.rows import DENSE, FAST, PLAIN
 from rerank_plugin.benchmark.scoring import Setup
@@ -26,7 +26,7 @@ def named(tmp_path_factory):
 
 @pytest.fixture
 def subject(named):
-    with opened("ktrel-w", named, 20, OPTIONS, 3) as opened_subject:
+    with open_measured("ktrel-w", named, 20, OPTIONS, 3) as opened_subject:
         yield opened_subject
 
 
@@ -52,7 +52,7 @@ def test_rows(named, subject):
 @pytest.mark.parametrize("name", ["ktrel-w", "sevmos", "delta", "wmd-title"])
 def test_models_that_retrieve(named, name):
     """Those, and only those, whose scores over all documents are the inner products that dense search takes."""
-    with opened(name, named, 20, OPTIONS, 3) as subject:
+    with open_measured(name, named, 20, OPTIONS, 3) as subject:
         assert subject.retrieves == (name == "ktrel-w")
         if not subject.retrieves:
             with pytest.raises(InputError):
@@ -67,7 +67,7 @@ def test_models_that_retrieve(named, name):
 
 def test_encodings_must_be_there(named, subject, tmp_path):
     """A checkpoint of the user's whose index was not encoded."""
-    with opened("ktrel-w", named, 20, OPTIONS, 4) as other:
+    with open_measured("ktrel-w", named, 20, OPTIONS, 4) as other:
         moved = other.checkpoint.rename(tmp_path / "moved")
     with pytest.raises(InputError, match="holds no encodings"):
         dense_rows(subject._replace(checkpoint=moved), named, 10, Setup(Meter(0.1, 5), "cpu", 1, "m"))

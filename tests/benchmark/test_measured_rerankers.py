@@ -9,7 +9,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark import measured_rerankers
 from rerank_plugin.benchmark.collection import generated, with_candidates
-from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, opened, random_vectors
+from rerank_plugin.benchmark.measured_rerankers import check_spec, measured_by_default, open_measured, random_vectors
 from rerank_plugin.benchmark.rows import FAST, PLAIN
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.register import entry_of, names
@@ -60,7 +60,7 @@ def test_random_vectors_are_of_the_frequent_words(collection, monkeypatch):
 
 
 def test_delta_is_loaded_on_both_paths_at_the_size_of_its_paper(collection):
-    with opened("delta", collection, 20, OPTIONS, 0) as subject:
+    with open_measured("delta", collection, 20, OPTIONS, 0) as subject:
         assert subject.name == "delta" and list(subject.paths) == [PLAIN, FAST]
         config = subject.paths[FAST].model.config
         assert config.filters == 32 and len(config.lexical_features) == 3
@@ -82,7 +82,7 @@ class RowNumber:
 
 @pytest.mark.parametrize("spec", [f"{__name__}:RowNumber", "delta-classifier"])
 def test_a_class_from_elsewhere_has_one_path_as_a_model_without_a_fast_one(collection, spec):
-    with opened(spec, collection, 20, OPTIONS, 0) as subject:
+    with open_measured(spec, collection, 20, OPTIONS, 0) as subject:
         assert list(subject.paths) == [PLAIN] and subject.largest_difference is None
 
 
@@ -103,7 +103,7 @@ def in_this_process(monkeypatch):
 @pytest.mark.usefixtures("in_this_process")
 def test_encodings_are_made_for_the_checked_queries_and_removed_again(name, tmp_path):
     made = generated(tmp_path, 200, 3, 30, lucene=False)
-    with opened(name, made, 30, OPTIONS, 0) as subject:
+    with open_measured(name, made, 30, OPTIONS, 0) as subject:
         assert 0 <= subject.largest_difference < 0.01  # stored encodings are 8-bit codes
         assert subject.paths[FAST].fast is not None
         assert len(list((made.index.folder / "encodings/000001").iterdir())) == 1

@@ -14,7 +14,7 @@ from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.shard_building import build_shards
-from rerank_plugin.models import document_encodings
+from rerank_plugin.models import document_encoder
 from tests.cluster.conftest import SHARDS, dated_documents
 
 
@@ -31,7 +31,7 @@ def arrays_of(folder):
 def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, config, tmp_path, monkeypatch):
     from rerank_plugin.cluster import encoding
 
-    class Dying(encoding.Encoder):
+    class Dying(encoding.EncodingProcess):
         """Dies at its first piece, once."""
 
         def encoded(self, *arguments):
@@ -42,7 +42,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
 
     monkeypatch.setenv("RERANK_PLUGIN_JVM_OPTIONS", "-Xmx256m")
     monkeypatch.setattr(encoding, "Encoder", Dying)
-    monkeypatch.setattr(document_encodings, "PIECE", 100)
+    monkeypatch.setattr(document_encoder, "PIECE", 100)
     build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, place=config)
     index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
     found, expected = arrays_of(tmp_path / "index"), arrays_of(twins[1])
@@ -53,7 +53,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
 def test_other_files_and_processes_that_keep_dying_are_told_in_one_line(twins, config, monkeypatch):
     from rerank_plugin.cluster import encoding
 
-    class Lethal(encoding.Encoder):
+    class Lethal(encoding.EncodingProcess):
         def encoded(self, *_):
             os._exit(9)
 

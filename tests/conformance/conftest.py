@@ -10,7 +10,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.models.encoded_documents import EncodedDocuments
+from rerank_plugin.models.encoded_path import EncodedDocuments
 from tests import annotated, small
 from tests.conformance.models import QUERY, STORED, in_double, inputs_of, make, opened, text_encoder
 from tests.models import encodable

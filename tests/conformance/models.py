@@ -20,8 +20,8 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import LEX3
-from rerank_plugin.models.document_encodings import encode_index
-from rerank_plugin.models.encoded_documents import EncodedDocuments, weights_checksum
+from rerank_plugin.models.document_encoder import encode_index
+from rerank_plugin.models.encoded_path import EncodedDocuments, weights_checksum
 from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions

@@ -9,7 +9,7 @@ import torch
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.encoded_documents import EncodedDocuments
+from rerank_plugin.models.encoded_path import EncodedDocuments
 from rerank_plugin.models.ranking_model import EncodingModel
 from rerank_plugin.models.register import entry_of
 from tests import small

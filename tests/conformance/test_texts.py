@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rerank_plugin import rerankers
-from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.rerankers import UNTRAINED, RerankerOptions
 from rerank_plugin.text import word_vectors

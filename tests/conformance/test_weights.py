@@ -13,7 +13,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import ShapedConfig
 from rerank_plugin.models.checkpoint import Checkpoint, build_config, save_checkpoint
-from rerank_plugin.models.encoded_documents import EncodedDocuments
+from rerank_plugin.models.encoded_path import EncodedDocuments
 from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.text.word_vectors import compact

@@ -12,7 +12,7 @@ from rerank_plugin.encoding.judged import write_judged
 from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.derived import stores
 from rerank_plugin.indexes.layout import ADAPTED, JUDGED, derived_folder
-from rerank_plugin.indexes.vector_store import SOURCE, opened
+from rerank_plugin.indexes.vector_store import SOURCE, store_in
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.kernels.quantization import Codes
 from rerank_plugin.models import checkpoint, register
@@ -81,7 +81,7 @@ def arrays_of(index):
     """The vectors of all rows, their lists and the centroids of each store, by the checksum of its encoder."""
     found, rows = {}, np.arange(len(index.forward))
     for folder, described in stores(index.forward):
-        store = opened(folder, described, index.forward)
+        store = store_in(folder, described, index.forward)
         found[folder.name] = [*store.codes(rows), store.lists_of(rows), *store.centroids]
     return found
 

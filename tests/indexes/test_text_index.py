@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rerank_plugin.indexes import text_index
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.forward import FIELDS
-from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.text.tokenizer import tokenize
 from tests import small

@@ -22,10 +22,10 @@ from rerank_plugin.encoding.updates import add_documents, merge_index
 from rerank_plugin.files.outputs import OutputLockedError
 from rerank_plugin.indexes import derived, lucene_reader, updating
 from rerank_plugin.indexes.building import build_beside
+from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.layout import ADAPTED, commit_file, derived_folder
-from rerank_plugin.indexes.statistics import STATISTICS_FILE
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig

@@ -11,7 +11,7 @@ from hypothesis import Phase
 import rerank_plugin as rp
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
-from rerank_plugin.cluster.index import RemoteIndex, Shards
+from rerank_plugin.cluster.index import OpenShards, RemoteIndex
 from rerank_plugin.cluster.shard import Shard
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.encoding.updates import add_documents
@@ -179,7 +179,7 @@ class Kill:
 KILL = Kill()  # an audit hook cannot be removed
 
 
-class InProcess(Shards):
+class InProcess(OpenShards):
     """The shards of an index in this process, which answer as those of a cluster do."""
 
     def __init__(self, folders, commit):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rerank_plugin.kernels.vector_sums import VectorSums, as_bytes
-from rerank_plugin.models.document_encodings import encode_rows
+from rerank_plugin.models.document_encoder import encode_rows
 from rerank_plugin.models.ktrel.model import Ktrel, KtrelConfig
 from rerank_plugin.text.word_vectors import compact
 from tests import small

@@ -11,7 +11,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
-from rerank_plugin.models.encoded_documents import weights_checksum
+from rerank_plugin.models.encoded_path import weights_checksum
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import SETTINGS

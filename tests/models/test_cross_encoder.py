@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.models import encoder_folder
+from rerank_plugin.models import transformers_folder
 from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.cross_encoder import model as cross_encoder
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
@@ -331,7 +331,9 @@ def test_without_transformers(monkeypatch, folders):
 
 
 def test_which_folders_are_transformers(folders, tmp_path):
-    assert encoder_folder.is_encoder_folder(folders["bare"]) and not encoder_folder.is_encoder_folder(tmp_path)
+    assert transformers_folder.is_encoder_folder(folders["bare"]) and not transformers_folder.is_encoder_folder(
+        tmp_path
+    )
     for text in ("[]", "{", '{"model": "delta", "config": {}}', '{"model": "bert", "model_type": "bert"}'):
         (tmp_path / "config.json").write_text(text)
-        assert not encoder_folder.is_encoder_folder(tmp_path)
+        assert not transformers_folder.is_encoder_folder(tmp_path)

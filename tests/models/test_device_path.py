@@ -9,7 +9,7 @@ import torch
 
 from rerank_plugin import rerankers
 from rerank_plugin.base.records import Query
-from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.lexical_features import LEX3, NAMES
 from rerank_plugin.models import device_path

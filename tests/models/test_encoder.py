@@ -17,7 +17,7 @@ from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes import verification
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.models import document_encodings
+from rerank_plugin.models import document_encoder
 from rerank_plugin.models.encoder.model import Encoder
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.retrieval.dense import DenseConfig
@@ -120,7 +120,7 @@ def test_dense_retrieval_and_re_ranking_by_the_vectors_of_transformers(name, fol
 
 def test_an_interrupted_encoding_goes_on(tmp_path, folders, index_folder, encoded, monkeypatch):
     copy = shutil.copytree(index_folder, tmp_path / "index")
-    monkeypatch.setattr(document_encodings, "TEXT_PIECE", 15)
+    monkeypatch.setattr(document_encoder, "TEXT_PIECE", 15)
     read, encode = [], Encoder.encode_texts
 
     def stopping(model, documents):

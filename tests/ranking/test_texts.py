@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import rerank_plugin as rp
-from rerank_plugin.indexes.statistics import CollectionStatistics
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
-from rerank_plugin.inputs.matches import Matches
+from rerank_plugin.inputs.matches import WordMatches
 from rerank_plugin.models.checkpoint import save_checkpoint, write_statistics
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.text.tokenizer import tokenize
@@ -136,7 +136,7 @@ def test_the_best_passage_counts(index):
 
         def score(self, query, candidates):
             assert candidates.lengths.max() <= 5
-            return Matches(candidates.index.query(query.text), candidates).overlap("text").astype(np.float32)
+            return WordMatches(candidates.index.query(query.text), candidates).overlap("text").astype(np.float32)
 
     long = "filler " * 23 + "stroke"
     ranked = of_texts(LastWord(), index).rerank("stroke", ["no match", long, "short"], passages=True)

@@ -11,8 +11,8 @@ import rerank_plugin as rp
 from rerank_plugin import distill, index, search
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.text.tokenizer import PLAIN

@@ -11,10 +11,11 @@ The format resembles SGML, but only ``<top>`` must be closed, titles span severa
 ``&`` and ``<``. So only complete tags such as ``<title>`` or ``</num>`` are markup, and a field ends where the next tag
 begins. The query is the title, or the description of a topic without a title (TREC-4). The number is kept as written.
 
-Later tracks have XML, ``<topic number="1">``, whose elements depend on the track. The query is the first of `FIELDS`
-that a topic has: the query of TREC-COVID, the disease, gene and treatment of Precision Medicine, the summary or the
-description of Clinical Decision Support, or the text itself of Clinical Trials. ``topics.xml:field=question`` chooses
-another, ``field=query+question`` several; so it does for the classic form (``field=desc``).
+Later tracks have XML, ``<topic number="1">``, whose elements depend on the track. The query is the first of
+`TOPIC_FIELDS` that a topic has: the query of TREC-COVID, the disease, gene and treatment of Precision Medicine, the
+summary or the description of Clinical Decision Support, or the text itself of Clinical Trials.
+``topics.xml:field=question`` chooses another, ``field=query+question`` several; so it does for the classic form
+(``field=desc``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.corpora.register import QUERIES, Format, register
 from rerank_plugin.files.text_files import DAMAGED, beginning, damaged, lines
 
-FIELDS = (
+TOPIC_FIELDS = (
     ("query",), ("title",), ("disease", "gene", "treatment"), ("summary",), ("description",), ("desc",), ("question",)
 )  # fmt: skip
 NUMBERS = ("number", "num", "id", "topic_id")  # attributes or elements
@@ -91,7 +92,7 @@ def _chosen(texts: dict[str, str], field: str | None, where: str, id: str) -> st
             known = ", ".join(name for name in texts if name and name not in NUMBERS)
             raise InputError(f"{where}: topic {id} has no field {missing[0]}: name one of {known}")
         return " ".join(filter(None, (texts[name] for name in field.lower().split("+"))))
-    for names in FIELDS:
+    for names in TOPIC_FIELDS:
         if text := " ".join(filter(None, (texts.get(name) for name in names))):
             return text
     return texts[""] or " ".join(text for name, text in texts.items() if text and name not in NUMBERS)

@@ -18,7 +18,7 @@ BERT = register(
         module="rerank_plugin.models.cross_encoder.model:CrossEncoder",
         summary="a cross-encoder over any Hugging Face encoder folder ([K] 4.3)",
         recipe=RECIPE,
-        foreign="rerank_plugin.models.encoder_folder:is_encoder_folder",
+        foreign="rerank_plugin.models.transformers_folder:is_encoder_folder",
     )
 )
 register(

@@ -41,7 +41,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.word_pieces import PieceBuilder, plain_tokenizer, template
-from rerank_plugin.models import encoder_folder
+from rerank_plugin.models import transformers_folder
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.text.vocabulary import Vocabulary
@@ -102,16 +102,16 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
         super().__init__()
         folder = Path(config.encoder) if checkpoint is None else Path(checkpoint) / ENCODER
         self.config, self.folder = config, folder
-        self.encoder_config = encoder_folder.read_encoder_config(folder)
-        self.own_head = encoder_folder.has_own_head(self.encoder_config)
-        self.tokenizer = encoder_folder.read_tokenizer(folder)
+        self.encoder_config = transformers_folder.read_encoder_config(folder)
+        self.own_head = transformers_folder.has_own_head(self.encoder_config)
+        self.tokenizer = transformers_folder.read_tokenizer(folder)
         self.pieces = plain_tokenizer(self.tokenizer.backend_tokenizer)
         self.template = template(self.pieces, str(folder))
         if checkpoint is None:
-            self.encoder = encoder_folder.read_encoder(folder, self.encoder_config, self.own_head)
+            self.encoder = transformers_folder.read_encoder(folder, self.encoder_config, self.own_head)
         else:
-            self.encoder = encoder_folder.empty_encoder(self.encoder_config, self.own_head)
-        encoder_folder.check_word_pieces(self.tokenizer, self.encoder, folder)
+            self.encoder = transformers_folder.empty_encoder(self.encoder_config, self.own_head)
+        transformers_folder.check_word_pieces(self.tokenizer, self.encoder, folder)
         if not self.own_head:
             self.dropout = nn.Dropout(config.dropout)
             self.head = nn.Linear(self.encoder_config.hidden_size, 1)
@@ -186,7 +186,7 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
         Raises:
             InputError: the folder cannot be read, or its encoder has no head that scores.
         """
-        if not encoder_folder.has_own_head(encoder_folder.read_encoder_config(folder)):
+        if not transformers_folder.has_own_head(transformers_folder.read_encoder_config(folder)):
             raise InputError(
                 f"the encoder {folder} was not trained to score: train it first (rerank-plugin train "
                 f"--model {cls.name} --set encoder={folder}), or give a cross-encoder (...ForSequenceClassification "

@@ -18,7 +18,7 @@ from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.delta.config import DELTA_FEATURES, DeltaConfig
 from rerank_plugin.models.delta.model import Delta
 from rerank_plugin.models.delta_stage import steps_of
-from rerank_plugin.models.device_path import Batch, DevicePath, Part, Words
+from rerank_plugin.models.device_path import Batch, DevicePath, DocumentRange, PaddedWords
 
 
 class ClosestQueryWords(NamedTuple):
@@ -67,7 +67,9 @@ class DeltaOnDevice(DevicePath[DeltaConfig]):
         proximity = torch.where(lengths > 0, 1 - smallest / lengths.clamp_min(TINY), 0.0)  # [V, Q]
         return ClosestQueryWords(closest, torch.stack([cosine.float(), smallest, proximity.float()], dim=2))
 
-    def score(self, batch: Batch, read: ClosestQueryWords, part: Part, words: Words, features: Tensor) -> Tensor:
+    def score(
+        self, batch: Batch, read: ClosestQueryWords, part: DocumentRange, words: PaddedWords, features: Tensor
+    ) -> Tensor:
         config, (count, length), mask = self.config, words.ids.shape, words.mask
         query, border, width = batch.query[part.first : part.last, None], config.width // 2, config.width
         measures = read.features[words.ids, query] * mask[..., None]  # [n, N, 3]

@@ -24,7 +24,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras, require
 from rerank_plugin.files.artifact import has_type, read_object
 from rerank_plugin.files.downloads import check_downloaded
-from rerank_plugin.models.encoder_folder import (
+from rerank_plugin.models.transformers_folder import (
     CONFIG_FILE,
     WEIGHTS,
     check_word_pieces,

@@ -18,7 +18,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.forward import ForwardIndex, IndexQuery
 from rerank_plugin.inputs.builder import ModelQuery
-from rerank_plugin.inputs.stored_texts import TextBuilder
+from rerank_plugin.inputs.text_builder import TextBuilder
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.encoder.folder import checksum_of_files, open_encoder, parts_of, reads_pairs
 from rerank_plugin.models.fast_paths import TextScorer

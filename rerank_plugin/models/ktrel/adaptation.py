@@ -23,10 +23,10 @@ from scipy import sparse
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.candidates import Candidates
+from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.forward import ForwardIndex, idf
-from rerank_plugin.indexes.statistics import CollectionStatistics
 from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
-from rerank_plugin.models.encoded_documents import weights_checksum
+from rerank_plugin.models.encoded_path import weights_checksum
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.text.word_vectors import WordVectors, compact, with_words
 

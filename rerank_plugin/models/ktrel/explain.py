@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.models.attribution import Attribution, Part, of_cells
+from rerank_plugin.models.attribution import Attribution, ScorePart, of_cells
 from rerank_plugin.models.ktrel.model import Ktrel, SequenceEncoder
 
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
@@ -36,7 +36,7 @@ def explain(model: Ktrel, inputs: Inputs) -> Attribution:
     return of_cells(0.0, cells, known=known, exact=True, **more)
 
 
-def _concepts(model: Ktrel, encoder: SequenceEncoder, inputs: Inputs) -> tuple[Part, ...]:
+def _concepts(model: Ktrel, encoder: SequenceEncoder, inputs: Inputs) -> tuple[ScorePart, ...]:
     assert inputs.document_concepts is not None and model.concept_vocabulary is not None, "the model reads concepts"
     documents = (inputs.document_concepts, inputs.document_concept_mask)
     queries = (inputs.query_concepts, inputs.query_concept_mask)
@@ -46,7 +46,7 @@ def _concepts(model: Ktrel, encoder: SequenceEncoder, inputs: Inputs) -> tuple[P
     for id, contribution in zip(ids, cells.sum(axis=0).tolist()):
         added[id] += contribution
     names = model.concept_vocabulary.ids
-    return tuple(Part(f"concept {names[id]}", float(count), added[id]) for id, count in Counter(ids).items())
+    return tuple(ScorePart(f"concept {names[id]}", float(count), added[id]) for id, count in Counter(ids).items())
 
 
 def _cells(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.indexes import statistics
-from rerank_plugin.indexes.statistics import STATISTICS_FILE, CollectionStatistics
+from rerank_plugin.indexes import collection_statistics
+from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.models.checkpoint import save_checkpoint, write_statistics
 from tests import small
 
@@ -36,7 +36,7 @@ def test_a_checkpoint_keeps_what_its_model_reads(index, checkpoint):
 
 
 def test_only_so_many_words_are_kept(index, checkpoint, monkeypatch):
-    monkeypatch.setattr(statistics, "MOST_TERMS", 3)
+    monkeypatch.setattr(collection_statistics, "MOST_TERMS", 3)
     write_statistics(checkpoint, index)
     kept = CollectionStatistics.load(checkpoint)
     most = np.sort(index.document_frequency["text"])[::-1][:3]
@@ -45,7 +45,7 @@ def test_only_so_many_words_are_kept(index, checkpoint, monkeypatch):
 
 def test_a_checkpoint_without_statistics_says_how_to_get_them(checkpoint):
     with pytest.raises(
-        InputError, match=f"name an index as statistics, or add them with: .*--statistics {checkpoint}$"
+        InputError, match=f"name an index as collection_statistics, or add them with: .*--statistics {checkpoint}$"
     ):
         CollectionStatistics.load(checkpoint)
 

@@ -1,7 +1,7 @@
 """Encodes the documents of an index once, for rerankers that score from encodings.
 
 Their vectors come from the model's module, or from a compiled sum of word vectors where the model is one. What scores
-from them is in :mod:`rerank_plugin.models.encoded_documents`.
+from them is in :mod:`rerank_plugin.models.encoded_path`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import gathered_words
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.term_ids import TermIds
-from rerank_plugin.indexes.vector_store import STORE, encodings_folder
+from rerank_plugin.indexes.vector_store import VECTOR_STORE, encodings_folder
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
 from rerank_plugin.inputs.builder import InputBuilder
-from rerank_plugin.inputs.stored_texts import TextBuilder
+from rerank_plugin.inputs.text_builder import TextBuilder
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.kernels.quantization import Codes
-from rerank_plugin.models.encoded_documents import encoding_scorer, weights_checksum
+from rerank_plugin.models.encoded_path import encoding_scorer, weights_checksum
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 from rerank_plugin.models.register import MODELS
 
@@ -86,7 +86,7 @@ def encode_index(
     index, key = builder.index, weights_checksum(model, builder.vocabulary)
     spaces = encoding_scorer(model, builder, 1).spaces
     pieces = Pieces(index, key, spaces, TEXT_PIECE if model.reads_texts else PIECE)
-    check_free(encodings_folder(index, key), STORE, overwrite)
+    check_free(encodings_folder(index, key), VECTOR_STORE, overwrite)
     done = iter(progress(range(len(index))))
 
     def lacking() -> Iterator[np.ndarray]:

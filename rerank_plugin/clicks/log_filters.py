@@ -57,7 +57,7 @@ _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 _PARTICLES = frozenset("al da de del della den der di dos du el la le ten ter van von zu".split())
 
 
-class Filter(NamedTuple):
+class LogFilter(NamedTuple):
     """Filters out the queries for which ``removes`` is true; ``reason`` is for messages."""
 
     reason: str
@@ -66,17 +66,17 @@ class Filter(NamedTuple):
 
 def filters(
     max_words: int, min_documents: int, min_clicked: int, keep: Collection[str] = ()
-) -> tuple[list[Filter], list[Filter]]:
+) -> tuple[list[LogFilter], list[LogFilter]]:
     """The filters of texts without those named in ``keep``, and the filters of counts, in order of application."""
     syntax = {
-        "boolean": Filter("boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
-        "field": Filter("queries with field tags", lambda query: has_field(query.text)),
-        "author": Filter("author searches", lambda query: is_author_search(query.text)),
+        "boolean": LogFilter("boolean expressions (AND, OR, NOT)", lambda query: is_boolean(query.text)),
+        "field": LogFilter("queries with field tags", lambda query: has_field(query.text)),
+        "author": LogFilter("author searches", lambda query: is_author_search(query.text)),
     }
-    words = Filter(f"not 1 to {max_words} words", lambda query: not 1 <= len(tokenize(query.text)) <= max_words)
+    words = LogFilter(f"not 1 to {max_words} words", lambda query: not 1 <= len(tokenize(query.text)) <= max_words)
     counts = [
-        Filter(f"fewer than {min_documents} documents", lambda query: len(query.documents) < min_documents),
-        Filter(f"fewer than {min_clicked} clicked documents", lambda query: _clicked(query) < min_clicked),
+        LogFilter(f"fewer than {min_documents} documents", lambda query: len(query.documents) < min_documents),
+        LogFilter(f"fewer than {min_clicked} clicked documents", lambda query: _clicked(query) < min_clicked),
     ]
     return [filter for name, filter in syntax.items() if name not in keep] + [words], counts
 

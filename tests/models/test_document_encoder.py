@@ -12,12 +12,12 @@ import torch
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.vector_store import STORE, VECTORS, encodings_folder, open_store
+from rerank_plugin.indexes.vector_store import VECTOR_STORE, VECTORS, encodings_folder, open_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.inputs.lexical_features import LEX3
-from rerank_plugin.models import checkpoint, document_encodings
-from rerank_plugin.models.document_encodings import encode_index
-from rerank_plugin.models.encoded_documents import EncodedDocuments, encoding_scorer, weights_checksum
+from rerank_plugin.models import checkpoint, document_encoder
+from rerank_plugin.models.document_encoder import encode_index
+from rerank_plugin.models.encoded_path import EncodedDocuments, encoding_scorer, weights_checksum
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -69,7 +69,7 @@ def test_the_files_of_an_encoding(index, vectors):
     key = weights_checksum(model, vectors.vocabulary)
     folder = encode_index(model, model.input_builder(index, vectors.vocabulary), overwrite=True)
     assert folder == encodings_folder(index, key) == index.folder / "encodings/000001" / key
-    for one, kind in ((folder, STORE), (folder / "000001", VECTORS)):
+    for one, kind in ((folder, VECTOR_STORE), (folder / "000001", VECTORS)):
         files = [path.name for path in one.iterdir() if path.is_file()]
         assert sorted(files) == sorted([*(f"{name}.npy" for name in kind.arrays), kind.description])
     described = json.loads((folder / "encodings.json").read_text())
@@ -89,7 +89,7 @@ def stored_vectors(model, builder):
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypatch, piece, batch_size):
     """Also where an encoding goes on that was interrupted; its progress is shown to the end."""
-    monkeypatch.setattr(document_encodings, "PIECE", piece)
+    monkeypatch.setattr(document_encoder, "PIECE", piece)
     model, shown = make("sevmos-c1", vectors), []  # its module's encodings are decoded codes, too
     builder = model.input_builder(index, vectors.vocabulary)
 
@@ -119,7 +119,7 @@ def test_sums_of_word_vectors_are_compiled(index, vectors, spaces, monkeypatch):
     model = Ktrel(config, torch.from_numpy(vectors.matrix)).eval()
     builder = model.input_builder(index, vectors.vocabulary)
     spaces, rows = encoding_scorer(model, builder, 1).spaces, np.arange(len(index))
-    expected = spaces.decode(spaces.quantize(document_encodings.encode_rows(model, builder, rows)))
+    expected = spaces.decode(spaces.quantize(document_encoder.encode_rows(model, builder, rows)))
     monkeypatch.setattr(Ktrel, "forward", None)
     monkeypatch.setattr(Ktrel, "encode_documents", None)
     encode_index(model, builder, overwrite=True, threads=2)

@@ -26,7 +26,7 @@ from rerank_plugin.text.tokenizer import PLAIN, Tokenizer, tokenizer_with
 
 STATISTICS_FILE = "statistics.safetensors"
 MOST_TERMS, FEWEST_DOCUMENTS = 200_000, 2  # limits of the words that a checkpoint keeps
-FORMAT_VERSION = 1
+STATISTICS_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class CollectionStatistics:
             with safe_open(path, framework="numpy") as file:
                 description = json.loads(file.metadata()["statistics"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
-            if (version := description["format_version"]) != FORMAT_VERSION:
+            if (version := description["format_version"]) != STATISTICS_FORMAT:
                 raise InputError(
-                    f"{path} has format version {version}, expected {FORMAT_VERSION}: add the statistics of an index "
-                    "again"
+                    f"{path} has format version {version}, expected {STATISTICS_FORMAT}: add the statistics of an "
+                    "index again"
                 )
             if not is_sound(description) or description.get("tensors", _digest(tensors)) != _digest(tensors):
                 raise ValueError("it has changed since it was written")
@@ -104,7 +104,7 @@ class CollectionStatistics:
         tensors = {f"frequency_{field}": frequency[field][kept].astype(small) for field in sorted(fields)}
         tensors["terms"] = np.frombuffer("\n".join(self.terms.take(kept)).encode(), np.uint8)
         description = {
-            "format_version": FORMAT_VERSION,
+            "format_version": STATISTICS_FORMAT,
             "documents": self.documents,
             "mean_lengths": dict(self.mean_lengths),
             "tokenizer": self.tokenizer.settings,
