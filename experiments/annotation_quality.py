@@ -38,11 +38,11 @@ import numpy as np
 
 from rerank_plugin import InputError
 from rerank_plugin import options as commandline
+from rerank_plugin.concepts.annotation import Mention
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.files.tables import aligned, markdown
 from rerank_plugin.files.text_files import lines
 from rerank_plugin.knowledge.__main__ import add_annotator_options, annotator_of
-from rerank_plugin.knowledge.annotation import Mention
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 MEASURES = ("mention", "candidates", "overlap", "document")
 CHEMICAL, DISEASE = "Chemical", "Disease"  # all other types of the corpora are diseases

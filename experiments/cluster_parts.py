@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from rerank_plugin import Index, InputError, Query, Searcher
+from rerank_plugin.base.memory import MEGABYTE
 from rerank_plugin.base.progress import progress
-from rerank_plugin.benchmark import machine
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import OpenShards, Question, RemoteIndex
 from rerank_plugin.cluster.messages import packed, unpacked
@@ -304,7 +304,7 @@ def measured_transport(
                 own.append(max(coordinator - np.mean([search.coordinator for search in searches]), 0.0))
                 answers.append(questions)
                 beyond.append(max(shards - np.mean([search.shards for search in searches]), 0.0))
-            memory = max(memory, of_shards(lambda _: anonymous_bytes()).max() / machine.MEGABYTE)
+            memory = max(memory, of_shards(lambda _: anonymous_bytes()).max() / MEGABYTE)
     of_round, of_question = nnls(np.array(per_search), np.array(own))[0]
     return Transport(float(of_round), float(of_question), float(np.sum(beyond) / np.sum(answers)), memory, config.heap)
 

@@ -27,6 +27,7 @@ from experiments.cluster_parts import HITS, PARTS, Parts, measured_index, measur
 from experiments.cluster_simulation import Cluster, Simulated, Size, simulate
 from rerank_plugin import InputError, Query, Searcher
 from rerank_plugin import options as commandline
+from rerank_plugin.base.memory import MEGABYTE
 from rerank_plugin.base.settings import setting
 from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.rows import number
@@ -205,7 +206,7 @@ def _needed(parts: Parts, documents: int, config: PlanConfig) -> Needed:
     """
     largest = max(parts.indexes, key=lambda index: index.documents)
     shards = max(1, round(documents / config.shard_documents))
-    memory = parts.transport.memory_mb * machine.MEGABYTE
+    memory = parts.transport.memory_mb * MEGABYTE
     memory += largest.searched_bytes / largest.documents * documents / shards
     fit = int(config.memory * GIGA // memory)
     if not fit:

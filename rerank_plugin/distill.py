@@ -117,8 +117,8 @@ def _annotator(knowledge: Path | None):
     """The annotator of a knowledge base's concepts; None without a knowledge base."""
     if knowledge is None:
         return None
-    from rerank_plugin.knowledge.annotation import Annotator
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.concepts.annotation import Annotator
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
     return Annotator(KnowledgeBase(knowledge))
 

@@ -197,10 +197,10 @@ def concepts(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("--relation-length must be at least 0")
     if not 0 <= options.holdout < 1:
         parser.error("--holdout must be at least 0 and below 1")
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.knowledge import concept_training
     from rerank_plugin.knowledge.concept_vectors import CONCEPT_VECTORS
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
     from rerank_plugin.knowledge.transe import TransEConfig
 
     check_free(options.output, CONCEPT_VECTORS, options.overwrite)

@@ -204,7 +204,7 @@ def verify(options: Namespace) -> None:
 
 def build(options: Namespace) -> None:
     """Build an index of a corpus, or a forward index beside a Lucene index."""
-    from rerank_plugin.benchmark.machine import PeakMemory
+    from rerank_plugin.base.memory import PeakMemory
     from rerank_plugin.corpora import Problems, documents
     from rerank_plugin.indexes.building import build_beside, build_single
     from rerank_plugin.indexes.shard_building import build_shards
@@ -212,8 +212,8 @@ def build(options: Namespace) -> None:
 
     annotator = None
     if options.knowledge:
-        from rerank_plugin.knowledge.annotation import Annotator
-        from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+        from rerank_plugin.concepts.annotation import Annotator
+        from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
         annotator = Annotator(KnowledgeBase(options.knowledge), threads=options.threads)
     problems = Problems(strict=options.strict)

@@ -1,11 +1,11 @@
 """Small indexes with concepts, made without Java: a hand-made knowledge base and the real annotator."""
 
+from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.indexes.index_concepts import IndexKnowledge
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.compiling import compile_knowledge
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from tests import small
 
 # 'attack' is the name of two concepts, so that a mention has candidates. Nothing is said of Xylitol, 2's document.

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KNOWLEDGE_BASE, KnowledgeBase
+from rerank_plugin.concepts.term_arrays import ANNOTATION, open_terms
 from rerank_plugin.files.artifact import has_type
 from rerank_plugin.files.checksums import SEAL, sealed
 from rerank_plugin.indexes.faiss_folder import EXPORT, FaissFolder
@@ -21,8 +23,6 @@ from rerank_plugin.indexes.judged_queries import JUDGED, JudgedQueries, read_jud
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.knowledge.concept_vectors import CONCEPT_VECTORS, load_concept_vectors, save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept, Relation
-from rerank_plugin.knowledge.knowledge_base import KNOWLEDGE_BASE, KnowledgeBase
-from rerank_plugin.knowledge.term_arrays import ANNOTATION, open_terms
 from rerank_plugin.models.checkpoint import CHECKPOINT, Checkpoint, save_checkpoint
 from rerank_plugin.models.register import entry_of
 from rerank_plugin.models.sharing import SHARED, fetch, save_shared

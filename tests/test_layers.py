@@ -51,13 +51,25 @@ def graph():
     return grimp.build_graph("rerank_plugin", cache_dir=None)
 
 
-def test_folders_depend_downward_only():
+def test_the_contracts_hold():
     """In a process of its own: the linter sets up logging anew, and would take pytest's away."""
     code = (
         "import sys; from importlinter import cli; "
         "sys.exit(cli.lint_imports(config_filename=sys.argv[1], no_cache=True))"
     )
     run("-c", code, CONTRACTS)
+
+
+def test_every_module_is_of_the_core_or_of_a_satellite(graph):
+    config = ConfigParser()
+    config.read(CONTRACTS)
+    core = config["importlinter:contract:core"]
+    named = {name for key in ("source_modules", "forbidden_modules") for name in core[key].split()}
+    assert not [name for name in named if name not in graph.modules]
+    folders = {"rerank_plugin", "rerank_plugin.__main__", "rerank_plugin.models", "rerank_plugin.rerankers"}
+    parents = {module: {module.rsplit(".", n)[0] for n in range(module.count("."))} for module in graph.modules}
+    assert not [module for module, above in parents.items() if not named & above and module not in folders]
+
 
 
 def test_no_modules_import_each_other_in_a_circle(graph):

@@ -1,4 +1,4 @@
-"""The machine of the measurements, and their memory."""
+"""The machine of the measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.metadata import version
 from rerank_plugin.kernels.parallel import processors
 
 LIBRARIES = ("torch", "numpy", "numba")
-GIGABYTE, MEGABYTE = 1 << 30, 1 << 20
+GIGABYTE = 1 << 30
 
 
 def describe(threads: int, device: str) -> str:
@@ -57,45 +57,3 @@ def _gpu(device: str) -> str:
 
     gpu = torch.cuda.get_device_properties(device)
     return f"{gpu.name} with {gpu.total_memory / GIGABYTE:.0f} GiB, CUDA {torch.version.cuda}"
-
-
-class PeakMemory:
-    """Peak memory since :meth:`restart`, in MB.
-
-    On a CPU, the resident memory of the whole process: Python, libraries, touched pages of the memory-mapped index, the
-    models, and Java if it runs. On a GPU, the memory that torch allocated.
-
-    Only Linux can reset the peak; elsewhere it is the peak since the start of the process.
-    """
-
-    def __init__(self, device: str = "cpu"):
-        self.device = device
-
-    def restart(self) -> None:
-        if self.device.startswith("cuda"):
-            import torch
-
-            torch.cuda.reset_peak_memory_stats(self.device)
-            return
-        with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # man 5 proc: resets the peak resident set size
-
-    def read(self) -> float:
-        if self.device.startswith("cuda"):
-            import torch
-
-            return torch.cuda.max_memory_allocated(self.device) / MEGABYTE
-        return _peak_resident_bytes() / MEGABYTE
-
-
-def _peak_resident_bytes() -> int:
-    try:
-        # Not getrusage, where a process inherits the peak of its parent.
-        with open("/proc/self/status", encoding="utf-8") as file:
-            return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        import resource
-        import sys
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak << 10

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from rerank_plugin.benchmark.machine import PeakMemory
+from rerank_plugin.base.memory import PeakMemory
 
 ROUNDS = 10
 FEWEST = 5  # smallest number of repetitions, unless fewer are requested
@@ -37,7 +37,7 @@ class Timings(NamedTuple):
 
     seconds: np.ndarray  # of each repetition, float64 [n]
     returned: list  # results of the timed calls
-    peak_memory_mb: float  # see `machine.PeakMemory`
+    peak_memory_mb: float  # see `PeakMemory`
 
     def scaled(self, factor: float) -> Timings:
         """The timings of work ``factor`` times as large."""

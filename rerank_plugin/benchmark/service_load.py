@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.memory import MEGABYTE
 from rerank_plugin.benchmark import http_clients
 from rerank_plugin.benchmark.collection import Collection
 from rerank_plugin.benchmark.http_clients import Answer
-from rerank_plugin.benchmark.machine import MEGABYTE
 from rerank_plugin.benchmark.measuring import Timings
 from rerank_plugin.benchmark.rows import LIBRARY, OVER_HTTP, SERVICE, Measurement, latencies, measurements
 from rerank_plugin.benchmark.scoring import Setup, query_by_query

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora.register import CORPUS, QUERIES, accepted
 from rerank_plugin.files.text_files import is_input, is_there
-from rerank_plugin.sample import FOLDER as SAMPLE
 
+SAMPLE = Path(__file__).parents[1] / "sample" / "data"  # the bundled sample, a BEIR folder
 _SELECTED = re.compile(r"(?P<file>.+?)(?P<keys>(?::[\w-]+=[^:=]*)+)", re.DOTALL)
 _DATASET_ID = re.compile(r"[\w.-]+(/[\w.-]+)*")
 

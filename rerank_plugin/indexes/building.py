@@ -42,7 +42,7 @@ from rerank_plugin.text.normalization import NORMALIZATION_VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 if TYPE_CHECKING:
-    from rerank_plugin.knowledge.annotation import Annotator
+    from rerank_plugin.concepts.annotation import Annotator
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def build_single(
         threads: Lucene's indexing threads; by default the number of CPU cores.
         progress: wraps the documents, for a progress bar.
         tokenizer: of the forward index; Lucene uses its own analyzer.
-        annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of each document;
+        annotator: a :class:`~rerank_plugin.concepts.annotation.Annotator` that finds the concepts of each document;
             without one the index holds no concepts.
         applied: the caller's record of what the documents are, under `APPLIED` in the description.
         term_vectors: store Lucene's term vectors, which Pyserini's own RM3 and Rocchio read.

@@ -23,8 +23,8 @@ from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, ranges
 
 if TYPE_CHECKING:
-    from rerank_plugin.knowledge.annotation import Annotator
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.concepts.annotation import Annotator
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
 KNOWLEDGE = "knowledge"  # the folder's name, and the key in index.json
 QUERIES_KEPT = 4096  # queries whose concepts are cached: training repeats the same queries every epoch
@@ -77,7 +77,7 @@ class IndexKnowledge:
 
     @cached_property
     def base(self) -> KnowledgeBase:
-        from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+        from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
         return KnowledgeBase(self.folder)
 
@@ -92,8 +92,8 @@ class IndexKnowledge:
         Raises:
             InputError: this program annotates differently.
         """
-        from rerank_plugin.knowledge import normalization
-        from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
+        from rerank_plugin.concepts import normalization
+        from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
 
         names = {field.name for field in fields(AnnotatorConfig)}
         config = AnnotatorConfig(**{name: value for name, value in self.settings.items() if name in names})

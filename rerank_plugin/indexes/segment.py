@@ -141,7 +141,7 @@ class SegmentWriter:
     """Writes a segment: ``extend`` with batches of documents, or ``copy`` documents of an index; then ``close``.
 
     Args:
-        annotator: a :class:`~rerank_plugin.knowledge.annotation.Annotator` that finds the concepts of documents.
+        annotator: a :class:`~rerank_plugin.concepts.annotation.Annotator` that finds the concepts of documents.
         concepts: whether documents have concepts that are copied.
     """
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from rerank_plugin import options as commandline
 
 if TYPE_CHECKING:
-    from rerank_plugin.knowledge.annotation import Annotator
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.concepts.annotation import Annotator
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def compile_source(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     from rerank_plugin.base.errors import InputError
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
     knowledge = KnowledgeBase(options.knowledge)
     if not options.name:
@@ -175,7 +175,7 @@ def _show_concept(knowledge: KnowledgeBase, row: int) -> None:
 
 def annotator_of(options: argparse.Namespace, knowledge: KnowledgeBase, threshold: float | None) -> Annotator:
     """The annotator for a command's options; None for the threshold finds equal names only."""
-    from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
+    from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
 
     config = AnnotatorConfig(
         candidates=options.candidates,
@@ -188,7 +188,7 @@ def annotator_of(options: argparse.Namespace, knowledge: KnowledgeBase, threshol
 
 
 def annotate(options: argparse.Namespace) -> None:
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
     knowledge = KnowledgeBase(options.knowledge)
     started = time.monotonic()

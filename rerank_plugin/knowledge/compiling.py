@@ -11,11 +11,11 @@ import numpy as np
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KNOWLEDGE_BASE, content_checksum, fold
 from rerank_plugin.files.arrays import ArrayWriter, OffsetsWriter, save_array
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.files.string_table import StringTableWriter, hash_strings
 from rerank_plugin.knowledge.entries import Concept, Relation, Source
-from rerank_plugin.knowledge.knowledge_base import KNOWLEDGE_BASE, content_checksum, fold
 
 BATCH = 10_000  # concepts or relations to write at once
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge import link_prediction, transe
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.link_prediction import Prediction
 from rerank_plugin.knowledge.transe import TransEConfig, Translation
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.headings import PARENT
 from rerank_plugin.corpora.columns import rows
 from rerank_plugin.files.text_files import DAMAGED, lines, plain_or_gz
 from rerank_plugin.knowledge.entries import Concept, Relation, Source, distinct
 
 log = logging.getLogger(__name__)
 
-PARENT, RELATED, ACTION = "parent", "related", "pharmacological action"
+RELATED, ACTION = "related", "pharmacological action"
 
 
 class Descriptor(NamedTuple):

@@ -122,8 +122,8 @@ def index(parser: commandline.Parser, options: Namespace) -> None:
     from itertools import islice
 
     from rerank_plugin.base.filters import Filter
-    from rerank_plugin.knowledge.headings import Headings
-    from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
+    from rerank_plugin.concepts.headings import Headings
+    from rerank_plugin.concepts.knowledge_base import KnowledgeBase
     from rerank_plugin.pubmed.applying import applied, bring_up_to_date, next_missing
     from rerank_plugin.pubmed.mirror import Mirror
     from rerank_plugin.pubmed.selection import with_narrower

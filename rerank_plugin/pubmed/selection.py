@@ -9,8 +9,8 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import DATES, FILTERS, PMID_VERSION, Filter, folded, years
 from rerank_plugin.base.metadata_fields import COMPARED, TERMS
 from rerank_plugin.base.records import Document
+from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.corpora.records import Deletion, DocumentStream
-from rerank_plugin.knowledge.headings import Headings
 
 Groups: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 SUBJECTS = ("mesh", "major")  # filters whose values are headings

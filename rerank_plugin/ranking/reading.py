@@ -15,9 +15,9 @@ from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.strategy import ALL, AND, EVERYTHING, OR, WORDS, Group, Strategy, Term, ranking_words, wanted
+from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.strategy_query import StrategyQueries
-from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.ranking.citations import cited
 from rerank_plugin.ranking.known_names import KnownNames
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading

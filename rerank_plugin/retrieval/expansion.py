@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rerank_plugin.base.errors import InputError, unknown
+from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.indexes.lucene_reader import clauses, pyjnius_lock
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.text.spelling import spellings
 
 SPELLINGS, PHRASES, SUBJECTS, MESH = "spellings", "phrases", "subjects", "mesh"

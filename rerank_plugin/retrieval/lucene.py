@@ -21,13 +21,13 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.stopping import seconds_left
+from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, TERM_VECTORS, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of
 from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, pyjnius_lock, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.retrieval.expansion import MESH, Expansion, kinds_of
 from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
 from rerank_plugin.retrieval.rm3 import RelevanceModel

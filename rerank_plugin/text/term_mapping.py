@@ -8,7 +8,7 @@ from rerank_plugin.base.strategy import Strategy, Term
 
 
 class Headings(Protocol):
-    """The headings of MeSH, as of :class:`~rerank_plugin.knowledge.headings.Headings`."""
+    """The headings of MeSH, as of :class:`~rerank_plugin.concepts.headings.Headings`."""
 
     def heading(self, name: str) -> str | None: ...
 

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from rerank_plugin.base.memory import PeakMemory
 from rerank_plugin.benchmark import measuring
-from rerank_plugin.benchmark.machine import PeakMemory, describe
+from rerank_plugin.benchmark.machine import describe
 from rerank_plugin.benchmark.measuring import FEWEST, LONG, ROUNDS, Meter, Timings
 from rerank_plugin.benchmark.rows import latencies
 

@@ -9,7 +9,7 @@ from experiments import annotation_quality
 from experiments.__main__ import main
 from experiments.annotation_quality import GoldMention, GoldSpan, GoldText, Score, read_pubtator, scores
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.knowledge.annotation import Mention
+from rerank_plugin.concepts.annotation import Mention
 from rerank_plugin.knowledge.entries import Concept, Relation
 from tests.annotated import knowledge_base
 

@@ -8,15 +8,15 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.concepts.annotation import Annotator
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.checksums import sealed
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.knowledge import sample_source
-from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.compiling import compile_knowledge
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.retrieval.lucene import LuceneConfig
 
 

@@ -16,6 +16,7 @@ import rerank_plugin as rp
 from rerank_plugin import index as index_command
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.encoding.updates import add_documents, merge_index
@@ -28,7 +29,6 @@ from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.layout import ADAPTED, commit_file, derived_folder
 from rerank_plugin.indexes.vector_store_writer import Pieces
 from rerank_plugin.indexes.verification import verify
-from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from tests import annotated, small
 from tests.indexes import encoded
 from tests.indexes.alike import search_alike

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.entries import Concept
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from tests.annotated import knowledge_base
 from tests.processes import attempt
 

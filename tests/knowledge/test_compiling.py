@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase, fold
 from rerank_plugin.knowledge.entries import Concept, Relation, distinct
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase, fold
 from tests.annotated import knowledge_base
 
 CONCEPTS = (

@@ -9,9 +9,9 @@ from safetensors.numpy import load_file, save_file
 
 from rerank_plugin import embed
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.concept_vectors import load_concept_vectors, save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept, Relation
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.transe import TransEConfig
 from tests.annotated import knowledge_base
 from tests.sealing import unsealed

@@ -3,9 +3,9 @@
 import pytest
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.__main__ import main
 from rerank_plugin.knowledge.entries import Concept, Relation
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 from rerank_plugin.knowledge.sources import open_source
 
 

@@ -11,11 +11,11 @@ from lxml import etree
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
+from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.corpora import Problems, pubmed_xml
 from rerank_plugin.encoding.updates import add_documents
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.entries import Concept, Relation
-from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.pubmed import applying
 from rerank_plugin.pubmed.applying import applied, bring_up_to_date, next_missing, pending
 from rerank_plugin.pubmed.distribution import SourceFile

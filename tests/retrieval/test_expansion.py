@@ -9,9 +9,9 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.base.strategy import Term
+from rerank_plugin.concepts.annotation import Annotator
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes.building import build_single
-from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.retrieval.expansion import Expansion
 from rerank_plugin.retrieval.lucene import LuceneConfig, LuceneFirstStage

@@ -11,7 +11,8 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import documents, judgments, queries
-from rerank_plugin.sample import FOLDER, generator
+from rerank_plugin.corpora.specs import SAMPLE
+from rerank_plugin.sample import generator
 from rerank_plugin.sample.__main__ import main
 from rerank_plugin.sample.contents import AGENTS, CONCEPTS, CONDITIONS, KINDS
 
@@ -32,19 +33,19 @@ def words(text):
 @pytest.fixture(scope="module")
 def shipped():
     """The documents by id."""
-    return {document.id: document for document in documents(str(FOLDER))}
+    return {document.id: document for document in documents(str(SAMPLE))}
 
 
 @pytest.fixture(scope="module")
 def query_texts():
     """The texts of the queries by id."""
-    return {query.id: query.text for query in queries(str(FOLDER))}
+    return {query.id: query.text for query in queries(str(SAMPLE))}
 
 
 @pytest.fixture(scope="module")
 def judged():
     """The judgments of each split."""
-    return {split: judgments(f"{FOLDER}:{split}") for split in ("train", "dev", "test")}
+    return {split: judgments(f"{SAMPLE}:{split}") for split in ("train", "dev", "test")}
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +61,12 @@ def pairs(shipped, query_texts, judged):
 
 def test_the_default_command_makes_what_ships(tmp_path):
     main(["--output", str(tmp_path / "again")])
-    assert unpacked(tmp_path / "again") == unpacked(FOLDER)
-    packed = contents(FOLDER)["corpus.jsonl.gz"]
+    assert unpacked(tmp_path / "again") == unpacked(SAMPLE)
+    packed = contents(SAMPLE)["corpus.jsonl.gz"]
     assert packed[4:8] == bytes(4) and not packed[3] & 0x08  # no time and no file name within
     # Other builds of zlib (zlib-ng, hardware) pack the same text into other bytes.
     if "ng" not in zlib.ZLIB_RUNTIME_VERSION:
-        assert contents(tmp_path / "again") == contents(FOLDER)
+        assert contents(tmp_path / "again") == contents(SAMPLE)
 
 
 def test_documents_are_sound(shipped):
@@ -75,7 +76,7 @@ def test_documents_are_sound(shipped):
         mark in f"{document.title} {document.abstract}" for document in shipped.values() for mark in ("{", "%s")
     )
     assert 130 < sum(len(document.abstract.split()) for document in shipped.values()) / 1500 < 200
-    assert sum(len(data) for data in contents(FOLDER).values()) < 1_000_000
+    assert sum(len(data) for data in contents(SAMPLE).values()) < 1_000_000
 
 
 def test_queries_and_judgments_are_sound(shipped, query_texts, judged):
@@ -92,7 +93,7 @@ def test_queries_and_judgments_are_sound(shipped, query_texts, judged):
 
 
 def test_readme_says_that_it_is_invented():
-    text = (FOLDER / "README.md").read_text()
+    text = (SAMPLE / "README.md").read_text()
     assert "synthetic" in text and "Apache-2.0" in text and "rerank-plugin sample" in text
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.mesh import PARENT
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 
+PARENT = "parent"  # the relation of a heading to one above it
 LONGEST = 8  # words of a name that is looked for among others
 
 

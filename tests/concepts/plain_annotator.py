@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rerank_plugin.knowledge import normalization
-from rerank_plugin.knowledge.annotation import AnnotatorConfig, Mention
+from rerank_plugin.concepts import normalization
+from rerank_plugin.concepts.annotation import AnnotatorConfig, Mention
 
 
 def trigrams(form: str) -> set[str]:

@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError, SystemFailure
+from rerank_plugin.concepts import normalization
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.files.arrays import ranges, save_array
 from rerank_plugin.files.artifact import Array, Artifact
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.kernels.compiling import njit
-from rerank_plugin.knowledge import normalization
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
+from rerank_plugin.concepts.annotation import Annotator
+from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes.building import build_single
-from rerank_plugin.knowledge.annotation import Annotator
 from rerank_plugin.knowledge.entries import Concept, Relation
-from rerank_plugin.knowledge.headings import Headings
 from rerank_plugin.ranking.reading import read
 from rerank_plugin.text.pubmed_syntax import Reader
 from tests.annotated import knowledge_base

@@ -11,15 +11,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts import term_arrays
+from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
+from rerank_plugin.concepts.normalization import term_forms, words
 from rerank_plugin.corpora import documents
-from rerank_plugin.knowledge import term_arrays
-from rerank_plugin.knowledge.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.knowledge.entries import Concept
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
-from rerank_plugin.knowledge.normalization import term_forms, words
 from rerank_plugin.knowledge.sources import open_source
 from tests.annotated import knowledge_base
-from tests.knowledge.plain_annotator import PlainAnnotator
+from tests.concepts.plain_annotator import PlainAnnotator
 
 NAMES = [
     ["Myocardial Infarction", "Infarction, Myocardial", "Heart Attack", "Heart Attacks"],

@@ -26,9 +26,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.concepts import matching, normalization, term_arrays
+from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.kernels.parallel import available_threads, split
-from rerank_plugin.knowledge import matching, normalization, term_arrays
-from rerank_plugin.knowledge.knowledge_base import KnowledgeBase
 
 TEXTS_AT_ONCE = 64  # texts that a thread annotates at once, to bound memory
 OVERLAPS = ("score", "length")

@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank_plugin.kernels.compiling import njit
-from rerank_plugin.knowledge.term_arrays import (
+from rerank_plugin.concepts.term_arrays import (
     CODE_POINT_BITS,
     FNV_START,
     GRAM,
@@ -34,6 +33,7 @@ from rerank_plugin.knowledge.term_arrays import (
     continued_hash,
     first_slot,
 )
+from rerank_plugin.kernels.compiling import njit
 
 BITS = np.uint64(CODE_POINT_BITS)
 ROUNDING = 1e-9  # keeps rounding errors of a product from increasing a count by one
