@@ -29,7 +29,7 @@ from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_f
 
 METHODS = RRF, LINEAR, RAW = "rrf", "linear", "raw"
 PAPER_K = 60.0
-DEPTH = 1000
+FUSION_DEPTH = 1000
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
@@ -147,7 +147,7 @@ class FusionConfig:
         metavar="W",
     )
     k: float = setting(PAPER_K, "k of rrf", option="fusion_k")
-    fusion_depth: int = setting(DEPTH, "documents taken from each stage; 0 for all")
+    fusion_depth: int = setting(FUSION_DEPTH, "documents taken from each stage; 0 for all")
 
     def __post_init__(self) -> None:
         check(self.method, self.k)

@@ -31,7 +31,7 @@ from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, NotEncodedError
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
-from rerank_plugin.retrieval.fusion import DEPTH, fuse, min_max
+from rerank_plugin.retrieval.fusion import FUSION_DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
 from rerank_plugin.retrieval.meant_words import MeantWords
 from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
@@ -183,7 +183,7 @@ class HybridStage:
         query = query if self.meant is None else self.meant.read(query)
         weight, with_rm3 = self.weights
         in_set = query.filter is not None and query.filter.strategy is not None  # which is ranked as a whole
-        reach = max(DEPTH, depth) if in_set else DEPTH
+        reach = max(FUSION_DEPTH, depth) if in_set else FUSION_DEPTH
         weights = [1 - weight, weight]
         words, encoded = [self.words.search(query, reach)], cast(Any, self.dense.read(query))
         near = self.dense.nearest(encoded, reach, candidates=words[0].rows)
