@@ -71,7 +71,6 @@ def test_every_module_is_of_the_core_or_of_a_satellite(graph):
     assert not [module for module, above in parents.items() if not named & above and module not in folders]
 
 
-
 def test_no_modules_import_each_other_in_a_circle(graph):
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(imports).prepare()  # raises a CycleError that names the circle

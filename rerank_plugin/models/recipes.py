@@ -17,13 +17,13 @@ RECIPE = Recipe(
 
 
 def entry(package: str, name: str, module: str, summary: str, **more: Any) -> ModelEntry:
-    """The entry of a model with this recipe; its package has the modules ``model`` and ``explain``.
+    """The entry of a model with this recipe; its package has the module ``model``, with a function ``explain``.
 
     Args:
         module: the name of the model's class; its configuration is the class ``{module}Config``.
         more: other fields of the entry.
     """
-    fields: dict[str, Any] = {"explain": f"{package}.explain:explain", "recipe": RECIPE, "bench": {}, **more}
+    fields: dict[str, Any] = {"explain": f"{package}.model:explain", "recipe": RECIPE, "bench": {}, **more}
     return ModelEntry(
         name=name,
         config=f"{package}.model:{module}Config",

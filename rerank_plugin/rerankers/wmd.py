@@ -31,6 +31,7 @@ Letters in shapes: C candidates, U distinct known words of all titles, n of a ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,6 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.term_ids import TermIds
-from rerank_plugin.rerankers.least_distances import least_distances
 from rerank_plugin.rerankers.scorer import Scorer
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.stop_words import STOP_WORDS
@@ -49,6 +49,9 @@ from rerank_plugin.text.word_vectors import WordVectors
 
 with naming_extras("Word Mover's Distance"):
     from ot import emd
+
+ROUNDING = 1e-9  # relative; above the rounding errors of bound and distance, below the precision of float32
+BATCH_SIZE = 32  # titles that are solved before the k-th smallest distance is updated
 
 
 class WordMoversDistance(Scorer):
@@ -152,6 +155,27 @@ def transport_cost(costs: np.ndarray, supplies: np.ndarray, demands: np.ndarray)
         return np.inf
     masses = supplies / supplies.sum(), demands / demands.sum()
     return float((emd(*masses, costs, check_marginals=False, center_dual=False) * costs).sum())
+
+
+def least_distances(bounds: np.ndarray, exact: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndarray:
+    """Distances, float64 [C]: exact for the ``count`` smallest and for all ties with them; the others may be bounds.
+
+    Two distances tie if they are equal as float32, the dtype of scores.
+
+    Args:
+        bounds: lower bounds of the distances, up to rounding, float64 [C].
+        exact: a function from positions of titles, int64 [n], to their exact distances, float64 [n].
+    """
+    distances = bounds * (1 - ROUNDING)
+    order = np.argsort(distances, kind="stable")
+    limits = distances[order].astype(np.float32)
+    done, stop = 0, min(count, len(order))
+    while done < stop:
+        distances[order[done:stop]] = exact(order[done:stop])
+        done = stop
+        worst = np.partition(distances[order[:done]], count - 1)[count - 1] if done >= count else np.inf
+        stop = min(int(np.searchsorted(limits, np.float32(worst), side="right")), done + BATCH_SIZE)
+    return distances
 
 
 def from_word_vectors(

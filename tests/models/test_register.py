@@ -109,7 +109,7 @@ def test_an_entry_that_lacks_something(values, message):
         ({"config": WithoutFeatures}, "lacks the fields lexical_features"),
         ({"bench": {"wings": 2}}, "lacks the fields wings"),
         ({"fast": NoScore}, "lacks score"),
-        ({"explain": "rerank_plugin.models.delta.explain:ROW_PARTS"}, "is not a function"),
+        ({"explain": "rerank_plugin.models.delta.model:ROW_PARTS"}, "is not a function"),
         ({"encoder": "rerank_plugin.models.ktrel.fast:KtrelScorer"}, "belong together"),
     ],
 )

@@ -14,8 +14,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.models import checkpoint
 from rerank_plugin.rerankers import scorer, wmd
-from rerank_plugin.rerankers.least_distances import least_distances
-from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, relaxed_cost, transport_cost
+from rerank_plugin.rerankers.wmd import STOP_WORDS, WordMoversDistance, least_distances, relaxed_cost, transport_cost
 from rerank_plugin.text import word_vectors
 from rerank_plugin.text.tokenizer import tokenize
 from rerank_plugin.text.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ register(
         good_for="English, biomedical, mostly lexical",
         fast="rerank_plugin.models.delta.fast:FastDelta",
         device="rerank_plugin.models.delta.device:DeltaOnDevice",
-        explain="rerank_plugin.models.delta.explain:explain",
+        explain="rerank_plugin.models.delta.model:explain",
         bench={"lexical_features": ("bm25_abstract", "idf_jaccard_title", "idf_overlap_title")},  # Delta-32-Lex3
         bundled=Path(__file__).parent / "bundled",
     )

@@ -40,8 +40,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.delta_stage import delta_stage
+from rerank_plugin.models.delta_stage import closest_words, delta_stage
+from rerank_plugin.models.integrated_gradients import in_double, of_words
 from rerank_plugin.models.ranking_model import StandardizedFeatures, convolution_layers, linear_layers
 
 OVERLAPS = ("jaccard_text", "idf_jaccard_text", "overlap_text", "bigram_overlap_text")  # [D17] 4.2, (i) to (iv)
@@ -152,3 +154,23 @@ class DeltaClassifier(StandardizedFeatures[DeltaClassifierConfig]):
     def forward(self, inputs: Inputs) -> Tensor:
         rows, mask = difference_rows(self.vectors, inputs)  # [B, N, D + 2], [B, N]
         return self.classify(self.scan(rows, mask), inputs.features)  # [B]
+
+
+def explain(model: DeltaClassifier, inputs: Inputs) -> Attribution:
+    """The attribution of the Delta Relevance Classifier's scores: integrated gradients over rows and overlap features.
+
+    Args:
+        inputs: of one document; B is 1.
+    """
+    model, inputs = in_double(model, inputs)
+    rows, mask = difference_rows(model.vectors, inputs)  # [1, N, D + 2], [1, N]
+    order = known_words_first(inputs)[0][0]  # [N]
+
+    def score(words: Tensor, features: Tensor) -> Tensor:
+        """words [S, N], features [S, F]."""
+        pooled = model.scan(rows * words[:, order, None], mask)  # [S, K]
+        return model.classify(pooled, features)  # [S]
+
+    documents, queries = model.vectors[inputs.documents], model.vectors[inputs.queries]  # [1, N, D], [1, M, D]
+    closest = closest_words(documents, queries, inputs.query_mask & (inputs.queries > 0))[0].numpy()  # [N]
+    return of_words(model, inputs, score, closest=closest)

@@ -36,8 +36,10 @@ from torch import Tensor, nn
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import Inputs
-from rerank_plugin.inputs.interactions import precise_cosines, same_words
+from rerank_plugin.inputs.interactions import cosine_matrix, precise_cosines, same_words
+from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.integrated_gradients import in_double, interaction_attribution
 from rerank_plugin.models.interaction import InteractionModel
 from rerank_plugin.models.ranking_model import linear_layers, masked_softmax
 
@@ -105,3 +107,19 @@ class Drmm(InteractionModel[DrmmConfig]):
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))  # [B, M, width of the layer]
         return (hidden[:, :, 0] * gates).sum(dim=1)  # [B]
+
+
+def explain(model: Drmm, inputs: Inputs) -> Attribution:
+    """The attribution of DRMM's scores: integrated gradients over the count of each word in the histograms.
+
+    Args:
+        inputs: of one document; B is 1.
+    """
+    bins, gates = model.interaction(inputs), model.gates(inputs).double()  # [1, M, N], [1, M]
+    model, inputs = in_double(model, inputs)
+    mask = inputs.document_mask[:, None, :]  # [1, 1, N]
+
+    def score(cells: Tensor) -> Tensor:
+        return model.score_bins(bins.expand(cells.shape), cells * mask, gates)  # [S]
+
+    return interaction_attribution(model, inputs, score, cosine_matrix(model.vectors, inputs))

@@ -33,7 +33,7 @@ Where the paper is silent:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +42,9 @@ from torch.nn import functional
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import same_words
+from rerank_plugin.models.attribution import Attribution, of_cells
 from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.integrated_gradients import in_double, integrated_gradients, known_words
 from rerank_plugin.models.interaction import InteractionModel
 from rerank_plugin.models.ranking_model import linear_layers
 
@@ -217,3 +219,27 @@ class Duet(InteractionModel[DuetConfig]):
             documents = self.vectors[inputs.documents] if documents is None else documents  # [B, N, D]
             scores.append(self.distributed(self.vectors[inputs.queries], documents, inputs))  # [B]
         return torch.stack(scores).sum(dim=0)  # [B]
+
+
+def explain(model: Duet, inputs: Inputs) -> Attribution:
+    """The attribution of DUET's scores: integrated gradients over exact matches and over the word vectors.
+
+    Only matches divide by query words.
+
+    Args:
+        inputs: of one document; B is 1.
+    """
+    model, inputs = in_double(model, inputs)
+    matches = model.interaction(inputs)  # [1, M, N]
+    documents = model.vectors[inputs.documents]  # [1, N, D]
+
+    def score(cells: Tensor, words: Tensor) -> Tensor:
+        """cells [S, M, N], words [S, N]."""
+        return model.score(matches * cells, inputs, documents * words[:, :, None])  # [S]
+
+    base, (cells, words) = integrated_gradients(score, [matches.shape[1:], documents.shape[1:2]])
+    known, matrix = known_words(model, inputs), matches[0].numpy()
+    attribution = of_cells(base, cells, known=known, matrix=matrix, matrix_name=model.matrix_name)
+    if model.config.parts == "local":
+        return attribution
+    return replace(attribution, words=attribution.words + words, query_words=None)

@@ -22,7 +22,7 @@ KTREL = register(
         summary="KTRel ([K]): a transformer layer over words and one over concepts, from document vectors",
         good_for="English, biomedical, related words",
         encoder="rerank_plugin.models.ktrel.fast:KtrelScorer",
-        explain="rerank_plugin.models.ktrel.explain:explain",
+        explain="rerank_plugin.models.ktrel.model:explain",
         recipe=RECIPE,
         bundled=Path(__file__).parent / "bundled",
     )

@@ -35,7 +35,9 @@ from torch.nn import functional
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.lexical_features import PAPER_NAMES
+from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.integrated_gradients import in_double, of_words
 from rerank_plugin.models.ranking_model import (
     EncodingModel,
     StandardizedFeatures,
@@ -164,3 +166,22 @@ class SevMos(StandardizedFeatures[SevMosConfig], EncodingModel[SevMosConfig]):
         queries = self.encode_queries(inputs.queries, inputs.query_mask)  # [B, K]
         documents = self.encode_documents(inputs.documents, inputs.document_mask)  # [B, K]
         return self.score_encodings(queries, documents, inputs.features)  # [B]
+
+
+def explain(model: SevMos, inputs: Inputs) -> Attribution:
+    """What SevMos's score of a document is made of: integrated gradients over its word vectors and lexical features.
+
+    The model compares no pairs of words: the cosines are there to be read, and the query belongs to the base.
+
+    Args:
+        inputs: of one document; B is 1.
+    """
+    model, inputs = in_double(model, inputs)
+    documents, query = model.vectors[inputs.documents], model.encode_queries(inputs.queries, inputs.query_mask)
+
+    def score(words: Tensor, features: Tensor) -> Tensor:
+        """words [S, N], features [S, F]."""
+        encoded = model.convolve(model.document_convolutions, documents * words[:, :, None], inputs.document_mask)
+        return model.score_encodings(query.expand(len(words), -1), encoded, features)  # [S]
+
+    return of_words(model, inputs, score)
