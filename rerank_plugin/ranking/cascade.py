@@ -20,7 +20,7 @@ from rerank_plugin.files.runs import strictly_decreasing
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.lexical_features import SCORE_BEFORE
-from rerank_plugin.models.attribution import Attribution, Part
+from rerank_plugin.models.attribution import Attribution, ScorePart
 from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import RerankerOptions, Scorer, as_scorer, load
 from rerank_plugin.retrieval.fusion import min_max
@@ -185,7 +185,7 @@ def _with_score_before(attribution: Attribution, before: float, scores: np.ndarr
         base=factor * (attribution.base - lowest) if spread else 1 - weight,
         words=None if attribution.words is None else factor * attribution.words,
         query_words=None if attribution.query_words is None else factor * attribution.query_words,
-        parts=(*parts, Part(SCORE_BEFORE, before, weight * before)),
+        parts=(*parts, ScorePart(SCORE_BEFORE, before, weight * before)),
         details=[],  # they are of the reranker's own score
     )
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.models.attribution import Attribution, Part
+from rerank_plugin.models.attribution import Attribution, ScorePart
 from rerank_plugin.ranking.cascade import Cascade, ScoringStage, Stage
 from rerank_plugin.ranking.pipeline import rank
 from rerank_plugin.rerankers import Scorer
@@ -82,7 +82,7 @@ def test_a_weighted_sum_by_hand_and_its_attribution(index):
 
     class Summed(ByTable):
         def attribute(self, query, candidates, place):
-            words, parts = np.array([self.scores[candidates.rows[place]] - 3]), (Part("feature", 7, 1.0),)
+            words, parts = np.array([self.scores[candidates.rows[place]] - 3]), (ScorePart("feature", 7, 1.0),)
             return Attribution(2.0, known=np.ones(1, bool), words=words, query_words=words, parts=parts)
 
     candidates = Candidates(index.forward, [3, 2, 1, 0], [9, 8, 7, 6])
@@ -92,7 +92,7 @@ def test_a_weighted_sum_by_hand_and_its_attribution(index):
     for place in range(3):
         attribution = cascade.attribute(QUERY, candidates, place)
         assert attribution.total == pytest.approx(float(scores[place]))
-        assert attribution.parts[-1] == Part("score_before", 1 - place / 2, 0.25 * (1 - place / 2))
+        assert attribution.parts[-1] == ScorePart("score_before", 1 - place / 2, 0.25 * (1 - place / 2))
     assert cascade.attribute(QUERY, candidates, 3) is None and cascade.name == "table+0.25@3"
     equal = cascade_of((Summed([3, 3, 3, 3]), None, 0.25))
     assert equal.attribute(QUERY, candidates, 0).total == pytest.approx(float(equal.score(QUERY, candidates)[0]))
