@@ -41,7 +41,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
             return super().encoded(*arguments)
 
     monkeypatch.setenv("RERANK_PLUGIN_JVM_OPTIONS", "-Xmx256m")
-    monkeypatch.setattr(encoding, "Encoder", Dying)
+    monkeypatch.setattr(encoding, "EncodingProcess", Dying)
     monkeypatch.setattr(document_encoder, "PIECE", 100)
     build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, place=config)
     index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
@@ -61,7 +61,7 @@ def test_other_files_and_processes_that_keep_dying_are_told_in_one_line(twins, c
     monkeypatch.setattr(encoder, "key", "other")
     with pytest.raises(InputError, match="^on machine .*: ktrel differs from that of the command's machine"):
         list(encoding.encode_on_cluster(encoder, None, config)(pieces))
-    monkeypatch.setattr(encoding, "Encoder", Lethal)
+    monkeypatch.setattr(encoding, "EncodingProcess", Lethal)
     monkeypatch.setattr(encoding, "RETRIES", 1)
     with pytest.raises(InputError, match="^the processes of a piece died on the cluster, the last of 2 with: .*$"):
         list(encoding.encode_on_cluster(encoder, None, config)(pieces))

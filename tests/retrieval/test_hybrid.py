@@ -143,7 +143,7 @@ def test_lists_are_searched_like_the_whole_collection(encoded, tmp_path, monkeyp
     assert hits.rows.tolist() == expected.rows.tolist()
     assert hits.first_stage_scores.tolist() == expected.first_stage_scores.tolist()
     stage.dense.probes = 1
-    monkeypatch.setattr(hybrid, "DEPTH", 4)  # fewer than a list holds
+    monkeypatch.setattr(hybrid, "FUSION_DEPTH", 4)  # fewer than a list holds
     query, words = stage.dense.read(QUERY), stage.words.search(QUERY, 4)
     near = stage.dense.nearest(query, 4, candidates=words.rows)
     alone, best = stage.dense.nearest(query, 4), oracle.dense.nearest(query, 40)
