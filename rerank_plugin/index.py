@@ -236,8 +236,8 @@ def build(options: Namespace) -> None:
         source = shlex.join(options.corpus) if len(options.corpus) > 1 else options.corpus[0]
         shared |= {"threads": options.threads, "term_vectors": options.term_vectors}
         if options.shards:
-            place = commandline.place(options)
-            shared["place"] = None if place is None else place.with_own_heap()
+            location = commandline.location_of(options)
+            shared["location"] = None if location is None else location.with_own_heap()
             report = build_shards(corpus, options.index, source, problems, options.shards, **shared)
         else:
             report = build_single(corpus, options.index, source, problems, annotator=annotator, **shared)
@@ -354,8 +354,8 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     """Encode all documents, and print the time, the rate, the size, and the recall of searches."""
     documents, started = len(encoder.index), time.monotonic()
     encoding = _encoding_bars(encoder.index)["encoding"]
-    place = commandline.place(options)
-    encode_pieces = None if place is None else place.with_own_heap().encoding(encoder, options.batch_size)
+    location = commandline.location_of(options)
+    encode_pieces = None if location is None else location.with_own_heap().encoding(encoder, options.batch_size)
     folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads, encode_pieces)
     seconds, store = time.monotonic() - started, encoder.store()
     assert store is not None, "it has just been written"

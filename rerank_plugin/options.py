@@ -244,7 +244,7 @@ def add_settings(to: Any, config: type, given_only: bool = False) -> None:
 
 
 def add_places(to: Any, work: str, with_settings: bool = True) -> None:
-    """Add an option for each kind of place that may do a command's work (:mod:`rerank_plugin.indexes.opening`).
+    """Add an option for each kind of location that may do a command's work (:mod:`rerank_plugin.indexes.opening`).
 
     Args:
         work: what is done there, for the help.
@@ -255,16 +255,16 @@ def add_places(to: Any, work: str, with_settings: bool = True) -> None:
     for opener in OPENERS.built_in():
         to.add_argument(flag(opener.option), metavar="ADDRESS", help=f"{work}: {opener.addresses}")
         if with_settings:
-            add_settings(to, opener.place())
+            add_settings(to, opener.location())
 
 
-def place(options: argparse.Namespace) -> Any:
-    """The place that the options name, None without one; an `InputError` if its settings are invalid."""
+def location_of(options: argparse.Namespace) -> Any:
+    """The location that the options name, None without one; an `InputError` if its settings are invalid."""
     from rerank_plugin.indexes.opening import OPENERS
 
     for opener in OPENERS.built_in():
         if address := getattr(options, opener.option, None):
-            return configured(opener.place(), options, address=address)
+            return configured(opener.location(), options, address=address)
     return None
 
 

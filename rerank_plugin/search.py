@@ -218,9 +218,9 @@ def _pipeline(options: Namespace, config: FirstStageConfig) -> Pipeline:
 
 
 def _place(options: Namespace) -> str | Path:
-    """Where the index is searched: its folder, or its place on a cluster."""
-    place = commandline.place(options)
-    return options.index if place is None else place.url(options.index)
+    """Where the index is searched: its folder, or its location on a cluster."""
+    location = commandline.location_of(options)
+    return options.index if location is None else location.url(options.index)
 
 
 def _filter(options: Namespace) -> Filter | None:

@@ -113,8 +113,8 @@ def bind_socket(host: str, port: int) -> socket:
 
 def _config(options: Namespace) -> ServiceConfig:
     indexes = _by_name(options.index) or {SAMPLE.name: str(SAMPLE)}
-    if (place := commandline.place(options)) is not None:
-        indexes = {name: place.url(folder) for name, folder in indexes.items()}
+    if (location := commandline.location_of(options)) is not None:
+        indexes = {name: location.url(folder) for name, folder in indexes.items()}
     rerankers = _by_name(options.reranker or RERANKERS)
     token = _read_token(options.token_file) if options.token_file else ""
     origins = tuple(options.allow_origin)

@@ -6,7 +6,7 @@ import torch
 from rerank_plugin.base.records import Document
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.commits import NextCommit
-from rerank_plugin.indexes.forward import ForwardIndex, Whole
+from rerank_plugin.indexes.forward import CommitData, ForwardIndex
 from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.segment import Segment, SegmentWriter
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
@@ -45,7 +45,7 @@ def build_index(folder, documents=DOCUMENTS, annotator=None):
 def open_segment(folder, **more):
     segment = Segment(folder / "segments" / "000001")
     means = {field: count / max(len(segment), 1) for field, count in segment.token_counts().items()}
-    return ForwardIndex(folder, [segment], Whole(segment.terms, segment.document_frequency, means), **more)
+    return ForwardIndex(folder, [segment], CommitData(segment.terms, segment.document_frequency, means), **more)
 
 
 def describe(index, knowledge=None, **more):

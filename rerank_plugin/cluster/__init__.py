@@ -3,4 +3,4 @@
 from rerank_plugin.indexes.opening import OPENERS, Opener
 
 ADDRESSES = "HOST:PORT, auto (of this machine) or local (started here)"
-OPENERS.add(Opener("ray", "rerank_plugin.cluster.opening:ClusterPlace", "cluster", ADDRESSES))
+OPENERS.add(Opener("ray", "rerank_plugin.cluster.opening:ClusterLocation", "cluster", ADDRESSES))

@@ -1,4 +1,4 @@
-"""How a Ray cluster is used, and the place of an index of shards on it: ``ray://ADDRESS/FOLDER``."""
+"""How a Ray cluster is used, and the location of an index of shards on it: ``ray://ADDRESS/FOLDER``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ClusterConfig:
             raise InputError(f"Java's heap '{self.heap}' is a number with k, m or g behind it, as 512m")
 
     def url(self, folder: str | Path) -> str:
-        """The place of an index on the cluster, as `open_index` takes it."""
+        """The location of an index on the cluster, as `open_index` takes it."""
         changed = {
             name: value
             for name, value in vars(self).items()
@@ -67,7 +67,9 @@ class ClusterConfig:
         """The folder and the configuration of ``ray://ADDRESS/FOLDER?replicas=2&deadline=1``."""
         parts = urlsplit(url)
         if not parts.netloc or len(parts.path) < 2:
-            raise InputError(f"'{url}' is no place on a cluster: write ray://ADDRESS/FOLDER, where ADDRESS may be auto")
+            raise InputError(
+                f"'{url}' is no location on a cluster: write ray://ADDRESS/FOLDER, where ADDRESS may be auto"
+            )
         return Path(unquote(parts.path)), cls(parts.netloc, **_values(dict(parse_qsl(parts.query)), url))
 
 

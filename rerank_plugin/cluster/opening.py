@@ -1,4 +1,4 @@
-"""What opens an index on a Ray cluster, and encodes there (:class:`rerank_plugin.indexes.opening.Place`)."""
+"""What opens an index on a Ray cluster, and encodes there (:class:`rerank_plugin.indexes.opening.Location`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rerank_plugin.cluster.index import RemoteIndex
 
 
-class ClusterPlace(ClusterConfig):
+class ClusterLocation(ClusterConfig):
     """A Ray cluster."""
 
     def open(self, folder: Path) -> RemoteIndex:
@@ -48,7 +48,7 @@ class ClusterPlace(ClusterConfig):
         connect(self.address)
         return cluster_processors, partial(RemoteBuilder, config=self, lag=lag)
 
-    def with_own_heap(self) -> ClusterPlace:
+    def with_own_heap(self) -> ClusterLocation:
         """The same, whose processes have the Java heap that the user set for this one's Java."""
         heaps = [option[4:] for option in os.environ.get(OPTIONS, "").split() if option.startswith("-Xmx")]
         return replace(self, heap=heaps[-1]) if heaps else self

@@ -43,6 +43,7 @@ from rerank_plugin.indexes.index_folder import INDEX, Index, of_commit
 from rerank_plugin.indexes.joining import CommitSegment, Joined, join
 from rerank_plugin.indexes.layout import (
     COMMIT,
+    COMMIT_DATA,
     COMMITS,
     DERIVED,
     DESCRIPTION,
@@ -51,7 +52,6 @@ from rerank_plugin.indexes.layout import (
     OF_COMMITS,
     REST,
     SHARDS,
-    WHOLE,
     commit_file,
     numbered,
     shard_folder,
@@ -245,15 +245,15 @@ class NextCommit:
         lucene, names = self._describe_lucene(anew)
         for segment, *_ in parts:
             names += [path.relative_to(self.folder).as_posix() for path in segment.folder.iterdir()]
-        for path in {self.folder / str(joined.whole[name]) for name in ("terms", "frequency")}:
+        for path in {self.folder / str(joined.data[name]) for name in ("terms", "frequency")}:
             prefix = {"terms": "terms.", "frequency": "df_"}
             names += [
-                f"{joined.whole[name]}/{file.name}"
+                f"{joined.data[name]}/{file.name}"
                 for name, start in prefix.items()
-                if self.folder / str(joined.whole[name]) == path
+                if self.folder / str(joined.data[name]) == path
                 for file in path.glob(f"{start}*.npy")
             ]
-        names += [name for key in ("deleted", "places") if (name := joined.whole[key]) is not None]
+        names += [name for key in ("deleted", "places") if (name := joined.data[key]) is not None]
         before_files = {} if self.before is None else self.before.description["files"]
         if self.knowledge is not None:
             names += [name for name in before_files if name.startswith(f"{KNOWLEDGE}/")] or _knowledge_files(
@@ -279,7 +279,7 @@ class NextCommit:
                 }
                 for segment, shard, _ in parts
             ],
-            WHOLE: joined.whole,
+            COMMIT_DATA: joined.data,
             **lucene,
         }
         files = INDEX.describe(self.folder, set(names), before_files)

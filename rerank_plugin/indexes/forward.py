@@ -61,7 +61,7 @@ class IndexQuery(NamedTuple):
     text: str = ""
 
 
-class Whole(NamedTuple):
+class CommitData(NamedTuple):
     """What a commit says of all segments together.
 
     Attributes:
@@ -148,20 +148,20 @@ class ForwardIndex:
         self,
         folder: Path,
         segments: Sequence[Segment],
-        whole: Whole,
+        data: CommitData,
         tokenizer: Tokenizer = PLAIN,
         knowledge: IndexKnowledge | None = None,
         checksum: str | None = None,
         owner: Any = None,
         lucene_rows: Sequence[np.ndarray] = (),
     ):
-        self.folder, self.segments, self.whole, self.tokenizer = folder, segments, whole, tokenizer
+        self.folder, self.segments, self.commit_data, self.tokenizer = folder, segments, data, tokenizer
         self.knowledge, self.checksum, self.owner = knowledge, checksum, owner
         self.in_memory, self.name = False, str(folder)
-        self.terms, self.mean_lengths, self.deleted = whole.terms, dict(whole.mean_lengths), whole.deleted
-        self.row_map = Rows(list(map(len, segments)), whole.order, whole.shards)
+        self.terms, self.mean_lengths, self.deleted = data.terms, dict(data.mean_lengths), data.deleted
+        self.row_map = Rows(list(map(len, segments)), data.order, data.shards)
         self.lucene_rows_of_shards = lucene_rows
-        if len(segments) == 1 and whole.order is None and not len(segments[0].numbers):
+        if len(segments) == 1 and data.order is None and not len(segments[0].numbers):
             (segment,) = segments
             self.tokens, self.offsets = segment.tokens, segment.offsets
             self.ids, self.titles, self.published = segment.ids, segment.titles, segment.published
@@ -177,7 +177,7 @@ class ForwardIndex:
     @property
     def documents(self) -> int:
         """The number of documents in the collection of the document frequencies."""
-        return self.held if self.whole.documents is None else self.whole.documents
+        return self.held if self.commit_data.documents is None else self.commit_data.documents
 
     @property
     def held(self) -> int:
@@ -229,7 +229,7 @@ class ForwardIndex:
     @cached_property
     def lucene_rows(self) -> np.ndarray:
         """The row of each document of the Lucene indexes of all shards, one after the other, uint32 [L]."""
-        if self.whole.order is None:
+        if self.commit_data.order is None:
             return self.lucene_rows_of_shards[0]
         parts = []
         for shard, local in zip(self.row_map.shards, self.lucene_rows_of_shards):
@@ -296,7 +296,7 @@ class ForwardIndex:
     @property
     def document_frequency(self) -> Mapping[str, np.ndarray]:
         """The document frequency of every term by field, uint32 [V]."""
-        return self.whole.document_frequency
+        return self.commit_data.document_frequency
 
     @property
     def vocabulary_size(self) -> int:

@@ -26,11 +26,12 @@ from rerank_plugin.files.checksums import CHECKSUM, SAMPLED, checksum_of, passed
 from rerank_plugin.files.outputs import is_same_file, restore_interrupted
 from rerank_plugin.indexes.forward import DELETED, ForwardIndex
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
-from rerank_plugin.indexes.joining import open_whole
+from rerank_plugin.indexes.joining import open_commit_data
 from rerank_plugin.indexes.judged_queries import JUDGED as JUDGED_QUERIES
 from rerank_plugin.indexes.layout import (
     ADAPTED,
     COMMIT,
+    COMMIT_DATA,
     DESCRIPTION,
     ENCODINGS,
     FORMAT,
@@ -39,7 +40,6 @@ from rerank_plugin.indexes.layout import (
     OF_COMMITS,
     OF_FORMAT_4,
     SHARDS,
-    WHOLE,
     WRITE_LOCKS,
     commit_file,
     shard_folder,
@@ -80,7 +80,7 @@ INDEX = Artifact(
         *OF_FORMAT_4,
     ),
     listed=FILES,
-    entries={"documents": int, "number": int, "lucene": dict, SEGMENTS: list[dict], WHOLE: dict},
+    entries={"documents": int, "number": int, "lucene": dict, SEGMENTS: list[dict], COMMIT_DATA: dict},
     optional={KNOWLEDGE: dict, SHARDS: list[dict]},
     version=FORMAT,
     seal_entry=CHECKSUM,
@@ -344,9 +344,9 @@ class Index:
                 segments = [Segment(self.folder / one["path"], knowledge, again) for one in entries]
                 if [len(segment) for segment in segments] != [one["documents"] for one in entries]:
                     raise ValueError("its segments have other numbers of documents")
-                whole = open_whole(self.folder, self.description, segments, self.shard)
+                data = open_commit_data(self.folder, self.description, segments, self.shard)
                 forward = self.forward_class(
-                    self.folder, segments, whole, self.tokenizer, knowledge,
+                    self.folder, segments, data, self.tokenizer, knowledge,
                     forward_checksum(self.description), self, self._lucene_rows(len(self.description[SEGMENTS])),
                 )  # fmt: skip
             forward.name, forward.number = self._name, self.number

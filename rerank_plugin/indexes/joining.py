@@ -30,8 +30,8 @@ import numpy as np
 from rerank_plugin.files.arrays import are_below, open_array, save_array
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.string_table import StringTable, StringTableWriter
-from rerank_plugin.indexes.forward import NOTHING_DELETED, ForwardIndex, Whole
-from rerank_plugin.indexes.layout import WHOLE
+from rerank_plugin.indexes.forward import NOTHING_DELETED, CommitData, ForwardIndex
+from rerank_plugin.indexes.layout import COMMIT_DATA
 from rerank_plugin.indexes.rows import NO_ROWS, Rows
 from rerank_plugin.indexes.segment import FIELDS, NUMBERS, SEGMENTS, Segment, chunks, distinct_terms
 
@@ -58,13 +58,13 @@ class Joined(NamedTuple):
     """What a commit says of all documents: their number, the size of the vocabulary, and each field's statistics.
 
     Attributes:
-        whole: the folders or files of the parts, by name; None for none.
+        data: the folders or files of the parts, by name; None for none.
     """
 
     documents: int
     terms: int
     fields: dict[str, FieldStatistics]
-    whole: dict[str, str | None]
+    data: dict[str, str | None]
 
 
 def join(
@@ -88,12 +88,12 @@ def join(
         copied: whether the new segments have documents of ``before``, which are counted already.
     """
     (folder / own).mkdir(parents=True, exist_ok=True)
-    whole: dict[str, str | None] = {"deleted": None, "places": None}
+    data: dict[str, str | None] = {"deleted": None, "places": None}
     new = parts[len(parts) - added :]
     counts = dict.fromkeys(FIELDS, 0)
     if before is None and len(parts) == 1:
         segment = parts[0].segment
-        whole["terms"] = whole["frequency"] = segment.folder.relative_to(folder).as_posix()
+        data["terms"] = data["frequency"] = segment.folder.relative_to(folder).as_posix()
         terms, counts = len(segment.terms), segment.token_counts()
     else:
         described = None if before is None else before.owner.description
@@ -103,13 +103,13 @@ def join(
         terms = len(missing) + (0 if known is None else len(known))
         if described is None or missing:
             _write_terms(folder / own, known, missing)
-            whole["terms"] = own
+            data["terms"] = own
         else:
-            whole["terms"] = described["whole"]["terms"]
+            data["terms"] = described[COMMIT_DATA]["terms"]
         if described is not None:
             counts = {field: described["fields"][field]["tokens"] for field in FIELDS}
         if described is not None and (copied or not (added or len(gone))):
-            whole["frequency"] = described["whole"]["frequency"]
+            data["frequency"] = described[COMMIT_DATA]["frequency"]
         else:
             frequency = {field: np.zeros(max(terms, 1), np.uint32) for field in FIELDS}
             if before is not None:
@@ -122,20 +122,22 @@ def join(
                     _discount(before.segments[number], local, frequency, counts)
             for field, numbers in frequency.items():
                 save_array(folder / own / f"df_{field}.npy", numbers)
-            whole["frequency"] = own
+            data["frequency"] = own
     if len(deleted):
-        whole["deleted"] = _saved(folder, f"{own}/deleted.npy", deleted)
+        data["deleted"] = _saved(folder, f"{own}/deleted.npy", deleted)
     if len({part.shard for part in parts}) > 1:
         rows = np.concatenate([part.rows for part in parts])
         places = np.empty(len(rows), np.uint32)
         places[rows] = np.arange(len(rows), dtype=np.uint32)
-        whole["places"] = _saved(folder, f"{own}/places.npy", places)
+        data["places"] = _saved(folder, f"{own}/places.npy", places)
     documents = sum(len(part.rows) for part in parts) - len(deleted)
     fields = {field: FieldStatistics(total, total / max(documents, 1)) for field, total in counts.items()}
-    return Joined(documents, terms, fields, whole)
+    return Joined(documents, terms, fields, data)
 
 
-def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[Segment], shard: int | None) -> Whole:
+def open_commit_data(
+    folder: Path, description: Mapping[str, Any], segments: Sequence[Segment], shard: int | None
+) -> CommitData:
     """What a commit says of all its segments together; of a shard that is opened alone, what it says of this one's.
 
     Args:
@@ -144,7 +146,7 @@ def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[
     Raises:
         ValueError: it does not fit the segments.
     """
-    described, entries = description[WHOLE], description[SEGMENTS]
+    described, entries = description[COMMIT_DATA], description[SEGMENTS]
     folders = {segment.folder: segment for segment in segments}
     opened = list[Path]()
 
@@ -177,11 +179,11 @@ def open_whole(folder: Path, description: Mapping[str, Any], segments: Sequence[
     means = {field: numbers["mean_length"] for field, numbers in description["fields"].items()}
     shards = [one["shard"] for one in entries]
     if shard is None:
-        return Whole(terms, frequency, means, deleted, order, shards)
+        return CommitData(terms, frequency, means, deleted, order, shards)
     gone = {number: local for number, _, local in Rows(lengths, order, shards).by_shard(deleted)}
     here = np.sort(gone.get(shard, NOTHING_DELETED)).astype(np.uint32)
     own = [number for number in shards if number == shard]
-    return Whole(terms, frequency, means, here, None, own, description["documents"])
+    return CommitData(terms, frequency, means, here, None, own, description["documents"])
 
 
 def _saved(folder: Path, name: str, values: np.ndarray) -> str:

@@ -35,7 +35,7 @@ DESCRIPTION = "index.json"
 COMMIT, COMMITS = "commit", "commits"
 SHARDS = "shards"  # the folder of the shards, and their list in the description
 REST = "rest"  # in a shard, the folder of the Lucene indexes with the numbers of the other shards
-WHOLE = "whole"  # in the description: the files of what a commit says of all documents together
+COMMIT_DATA = "whole"  # in the description: the files of what a commit says of all documents together
 LUCENE_COMMIT_FILE = "segments"  # in the description of our own Lucene index: the file of its commit
 MOST_DIGITS = 6
 

@@ -1,4 +1,4 @@
-"""Opens an index by its place: a folder, or ``SCHEME://...`` of a register (``ray://ADDRESS/FOLDER``).
+"""Opens an index by its location: a folder, or ``SCHEME://...`` of a register (``ray://ADDRESS/FOLDER``).
 
 Another package declares an entry point of the group ``rerank_plugin.openers`` with the scheme as its name, which points
 at an :class:`Opener`.
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from rerank_plugin.indexes.index_folder import Index
 
 
-class Place(Protocol):
+class Location(Protocol):
     """Where processes have the parts of an index: a configuration, whose first field is an address."""
 
     @classmethod
-    def parse(cls, url: str) -> tuple[Path, Place]:
-        """The folder and the configuration of a place as `url` writes it; an `InputError` if it is none."""
+    def parse(cls, url: str) -> tuple[Path, Location]:
+        """The folder and the configuration of a location as `url` writes it; an `InputError` if it is none."""
 
     def url(self, folder: str | Path) -> str:
-        """The place of an index, as `open_index` takes it."""
+        """The location of an index, as `open_index` takes it."""
 
     def open(self, folder: Path) -> Index:
         """An index whose documents are searched there; an `InputError` if it cannot be opened."""
@@ -43,17 +43,17 @@ class Place(Protocol):
             lag: batches of documents that may wait for a shard's process.
         """
 
-    def with_own_heap(self) -> Place:
+    def with_own_heap(self) -> Location:
         """The same, whose processes have the Java heap that the user set for this one's Java."""
 
 
 @dataclass(frozen=True)
 class Opener:
-    """The register entry of a kind of place.
+    """The register entry of a kind of location.
 
     Attributes:
-        name: the scheme of its places.
-        config: ``module:class`` of its configuration, a :class:`Place`.
+        name: the scheme of its locations.
+        config: ``module:class`` of its configuration, a :class:`Location`.
         option: the name of the commands' option that takes an address.
         addresses: what an address may be, for the help.
     """
@@ -63,33 +63,33 @@ class Opener:
     option: str
     addresses: str
 
-    def place(self) -> Any:
+    def location(self) -> Any:
         """The class of its configuration."""
         module, _, name = self.config.partition(":")
         return getattr(import_module(module), name)
 
 
-OPENERS = Register("kind of place", "rerank_plugin.cluster", "rerank_plugin.openers", Opener, of_folders=True)
+OPENERS = Register("kind of location", "rerank_plugin.cluster", "rerank_plugin.openers", Opener, of_folders=True)
 
 
-def named_place(index: Any) -> tuple[Path, Place] | None:
-    """The folder and the configuration of ``SCHEME://...``; None for a folder, or what is no place at all.
+def named_location(index: Any) -> tuple[Path, Location] | None:
+    """The folder and the configuration of ``SCHEME://...``; None for a folder, or what is no location at all.
 
     Raises:
-        InputError: an unknown scheme, or as `Place.parse`.
+        InputError: an unknown scheme, or as `Location.parse`.
     """
     scheme, separator, _ = index.partition("://") if isinstance(index, str) else ("", "", "")
     if not separator or not scheme.isalnum():
         return None
     if (opener := OPENERS.find(scheme)) is None:
         known = [entry.name for entry in OPENERS.built_in()]
-        raise InputError(unknown("kind of place", scheme, [*known, *OPENERS.installed()]))
-    folder, place = opener.place().parse(index)
-    return folder, place
+        raise InputError(unknown("kind of location", scheme, [*known, *OPENERS.installed()]))
+    folder, location = opener.location().parse(index)
+    return folder, location
 
 
 def open_index(index: str | Path | Index) -> Index:
-    """The index of a place; an open index stays the same.
+    """The index of a location; an open index stays the same.
 
     Raises:
         InputError: there is no such index, or it cannot be opened there.
@@ -100,7 +100,7 @@ def open_index(index: str | Path | Index) -> Index:
         return index
     if not isinstance(index, (str, os.PathLike)):
         raise InputError(f"an index is the path of its folder or an open Index, not {type(index).__name__}")
-    if (found := named_place(index)) is None:
+    if (found := named_location(index)) is None:
         return Index(index)
-    folder, place = found
-    return place.open(folder)
+    folder, location = found
+    return location.open(folder)

@@ -27,7 +27,7 @@ from rerank_plugin.indexes.building import BuildReport, check_some, distinct_bat
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_folder import INDEX
 from rerank_plugin.indexes.joining import CommitSegment
-from rerank_plugin.indexes.opening import Place
+from rerank_plugin.indexes.opening import Location
 from rerank_plugin.indexes.sharding import shard_of
 from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.kernels.parallel import processors
@@ -48,7 +48,7 @@ def build_shards(
     threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
-    place: Place | None = None,
+    location: Location | None = None,
     term_vectors: bool = False,
 ) -> BuildReport:
     """Build an index of shards; arguments as in :func:`~rerank_plugin.indexes.building.build_single`.
@@ -56,14 +56,14 @@ def build_shards(
     Args:
         shards: their number, at most `MOST_SHARDS`.
         threads: of Lucene's indexing in all processes together; by default the number of CPU cores.
-        place: whose machines build the shards, and all see ``folder``; None builds them here.
+        location: whose machines build the shards, and all see ``folder``; None builds them here.
 
     Raises:
         InputError: as in ``build_single``; there are too many shards; a shard has no document; or a process died.
     """
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"{shards} shards: take 1 to {MOST_SHARDS}")
-    cores, build = (processors, ShardBuilder) if place is None else place.builders(LAG)
+    cores, build = (processors, ShardBuilder) if location is None else location.builders(LAG)
     with replacing_folder(folder, INDEX, overwrite) as building:
         commit = NextCommit(building, shards=shards)
         settings = {"threads": max(1, (threads or cores()) // shards), "stemmer": tokenizer.settings.get("stemmer")}

@@ -22,7 +22,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
-from rerank_plugin.indexes.opening import named_place, open_index
+from rerank_plugin.indexes.opening import named_location, open_index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.attribution import Attribution
@@ -408,7 +408,7 @@ def _first_places(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def absolute(index: Any) -> Any:
     """The path of an index in every working directory; anything else as it is."""
-    return os.path.abspath(index) if isinstance(index, (str, os.PathLike)) and named_place(index) is None else index
+    return os.path.abspath(index) if isinstance(index, (str, os.PathLike)) and named_location(index) is None else index
 
 
 def _absolute_spec(stage: Stage, named: tuple[str, Path | None]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi import Request
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.indexes.opening import named_place
+from rerank_plugin.indexes.opening import named_location
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.click_log import ClickLog
@@ -66,7 +66,7 @@ class Service:
         """
         public = error if isinstance(error, RequestError) else refusal(error)
         for name, location in (*self.config.indexes.items(), *self.config.rerankers.items()):
-            folder = location if (place := named_place(location)) is None else str(place[0])
+            folder = location if (named := named_location(location)) is None else str(named[0])
             for path in {location, folder, str(Path(folder).absolute())} if "/" in location else ():
                 shown = f"<folder of {name}>"
                 public.error = re.sub(f"(--[a-z-]+ ){re.escape(path)}", lambda option: option[1] + shown, public.error)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.cluster.opening import ClusterPlace
+from rerank_plugin.cluster.opening import ClusterLocation
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.index import main as index
@@ -20,7 +20,7 @@ from tests.cluster.conftest import SHARDS, dated_documents
 
 @pytest.fixture
 def config(address):
-    return ClusterPlace(address, heap="256m")
+    return ClusterLocation(address, heap="256m")
 
 
 def arrays_of(folder):

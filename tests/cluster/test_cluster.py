@@ -331,7 +331,7 @@ def test_a_place_on_a_cluster_is_read_as_it_is_written(tmp_path):
     assert ClusterConfig.parse(config.url(tmp_path / "an index?")) == (tmp_path / "an index?", config)
     assert ClusterConfig.parse("ray://auto/a/b") == (Path("/a/b"), ClusterConfig())
     for place, said in (
-        ("ray://auto", "is no place on a cluster"), ("ray:///a", "is no place on a cluster"),
+        ("ray://auto", "is no location on a cluster"), ("ray:///a", "is no location on a cluster"),
         ("ray://auto/a?depth=3", "unknown setting depth"), ("ray://auto/a?replicas=x", "no number"),
         ("ray://auto/a?replicas=9", "9 replicas of each shard: take 1 to 8"),
         ("ray://auto/a?partial=1", "write partial=True or partial=False"),

@@ -7,8 +7,8 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.opening import OPENERS, Opener, named_place, open_index
-from rerank_plugin.options import place
+from rerank_plugin.indexes.opening import OPENERS, Opener, named_location, open_index
+from rerank_plugin.options import location_of
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.search import arguments
 
@@ -25,7 +25,7 @@ class CountingIndex(Index):
 
 @dataclass(frozen=True)
 class Counted:
-    """The kind of place ``counted://FOLDER``."""
+    """The kind of location ``counted://FOLDER``."""
 
     address: str = "here"
 
@@ -43,12 +43,12 @@ def test_an_index_opens_as_its_place_says(index_folder, monkeypatch):
     with Searcher(f"counted://{index_folder}") as searcher, Searcher(index_folder) as here:
         assert searcher.search("heart attack") == here.search("heart attack") != []
     assert CountingIndex.searches == 1
-    assert place(arguments().parse_args(["--counted", "there"])) == Counted("there")
+    assert location_of(arguments().parse_args(["--counted", "there"])) == Counted("there")
 
 
 def test_other_places_are_refused_or_are_folders():
-    with pytest.raises(InputError, match=r"unknown kind of place 'rai'.*ray"):
+    with pytest.raises(InputError, match=r"unknown kind of location 'rai'.*ray"):
         open_index("rai://auto/folder")
     with pytest.raises(InputError, match="no index at ray:/folder"):
         open_index("./ray:/folder")
-    assert named_place("ray://host:1/a%20b")[0] == Path("/a b") and named_place(Path("a")) is None
+    assert named_location("ray://host:1/a%20b")[0] == Path("/a b") and named_location(Path("a")) is None
