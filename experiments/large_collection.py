@@ -77,8 +77,8 @@ def main(argv: list[str] | None = None) -> None:
         ((f"splice-{number}", *parts) for number, parts in enumerate(spliced(texts, options.seed))),
     )
     with replacing_folder(options.output, COLLECTION, options.overwrite) as writing:
-        described = {"texts": options.texts, "needles": options.needles, "seed": options.seed}
-        (writing / COLLECTION.description).write_text(json.dumps(described), encoding="utf-8")
+        description = {"texts": options.texts, "needles": options.needles, "seed": options.seed}
+        (writing / COLLECTION.description).write_text(json.dumps(description), encoding="utf-8")
         with gzip.open(writing / "corpus.jsonl.gz", "wt", LEVEL, encoding="utf-8") as file:
             written = islice(generated, options.documents)
             for id, title, text in progress(written, "writing", "documents", total=options.documents):

@@ -36,9 +36,9 @@ def main(argv: list[str] | None = None) -> None:
     rankings = rp.rank_many(options.index, options.queries, options.reranker, depth=options.depth)
     fitted = Relevance.fitted(np.concatenate([ranking.scores for ranking in rankings.values()]))
     path = folder / CONFIG_FILE
-    described = sealed(Checkpoint.open(folder).description | {RELEVANCE: fitted._asdict()}, SEAL)
+    description = sealed(Checkpoint.open(folder).description | {RELEVANCE: fitted._asdict()}, SEAL)
     with replacing(path, CONFIG, overwrite=True) as file:
-        file.write(json.dumps(described, indent=1, ensure_ascii=False).encode())
+        file.write(json.dumps(description, indent=1, ensure_ascii=False).encode())
     print(f"{path}: {fitted}")
 
 

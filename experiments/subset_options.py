@@ -83,8 +83,8 @@ def subset_description(options) -> str:
 
     seen = _seen_words(options) if options.seen_queries else None
     index, run = _index_and_run(options)
-    described = subsets.describe(queries(options.queries), judgments(options.qrels), index, seen, run)
-    return subsets.markdown(described)
+    description = subsets.describe(queries(options.queries), judgments(options.qrels), index, seen, run)
+    return subsets.markdown(description)
 
 
 def _index_and_run(options) -> tuple:

@@ -239,13 +239,13 @@ def describe(
     if seen is not None:
         subsets["OneNewWord"] = one_new_word(judged, seen)
         subsets["AllNewWords"] = all_new_words(judged, seen)
-    described = []
+    description = []
     for title, ids in subsets.items():
         relevant = np.concatenate([np.zeros(0, bool), *(of_queries[id].relevant for id in ids)])
         in_title = np.concatenate([np.zeros(0, bool), *(of_queries[id].in_title for id in ids)])
         counts = (relevant, relevant & ~in_title, ~relevant, ~relevant & in_title)
-        described.append(Description(title, len(ids), *(int(count.sum()) for count in counts)))
-    return described
+        description.append(Description(title, len(ids), *(int(count.sum()) for count in counts)))
+    return description
 
 
 def markdown(descriptions: Sequence[Description]) -> str:

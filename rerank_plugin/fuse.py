@@ -135,7 +135,7 @@ def _measure(options) -> str:
 
 
 def _as_json(options, tuning) -> str:
-    def described(tried) -> dict:
+    def description(tried) -> dict:
         fusion = tried.fusion
         settings = {"method": fusion.method, "weights": list(fusion.weights), "k": fusion.k}
         return {**settings, _measure(options): tried.value}
@@ -144,8 +144,8 @@ def _as_json(options, tuning) -> str:
         "judgments": options.tune,
         "measure": _measure(options),
         "runs": {str(path): value for path, value in zip(options.runs, tuning.single)},
-        "best": described(tuning.best),
-        "tried": [described(tried) for tried in tuning.tried],
+        "best": description(tuning.best),
+        "tried": [description(tried) for tried in tuning.tried],
     }
     return json.dumps(result, indent=1)
 

@@ -119,12 +119,12 @@ def set_up(suite: Suite) -> Setup:
     threads = options.threads or available_threads()
     torch.set_num_threads(threads)
     try:
-        described = machine.describe(threads, options.device)
+        description = machine.describe(threads, options.device)
         torch.zeros(1, device=options.device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"cannot use the device '{options.device}': {str(error).splitlines()[0]}") from None
     meter = Meter(suite.seconds, suite.repetitions, options.device)
-    return Setup(meter, options.device, threads, described, options.precision)
+    return Setup(meter, options.device, threads, description, options.precision)
 
 
 @contextmanager

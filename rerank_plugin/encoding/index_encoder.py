@@ -104,13 +104,13 @@ class IndexEncoder:
         checkpoint = str(self.checkpoint)
         if checkpoint == str(checkpoint_folder(checkpoint)):  # no name: updates find it from other folders
             checkpoint = os.path.abspath(checkpoint)
-        described: dict[str, Any] = {"checkpoint": checkpoint}
+        description: dict[str, Any] = {"checkpoint": checkpoint}
         source = self._source()
         with adding_to(self.index.owner):
             if source is not None:
-                described = {"checkpoint": ENCODER, SOURCE: source, DRIFT: self._drift()}
+                description = {"checkpoint": ENCODER, SOURCE: source, DRIFT: self._drift()}
             folder = encode_index(
-                self.model, self.builder, self.device, batch_size, described, overwrite, progress, lists, threads,
+                self.model, self.builder, self.device, batch_size, description, overwrite, progress, lists, threads,
                 encode_pieces,
             )  # fmt: skip
             if source is not None:

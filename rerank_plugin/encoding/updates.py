@@ -88,8 +88,8 @@ def add_documents(
         device, batch_size: of encoding, as in :class:`~rerank_plugin.encoding.index_encoder.IndexEncoder`.
     """
 
-    def open_encoder(index: ForwardIndex, store: Path, described: dict) -> DocumentEncoder:
-        checkpoint = derived_folder(index, ADAPTED) if SOURCE in described else described.get("checkpoint", "")
+    def open_encoder(index: ForwardIndex, store: Path, description: dict) -> DocumentEncoder:
+        checkpoint = derived_folder(index, ADAPTED) if SOURCE in description else description.get("checkpoint", "")
         encoder = IndexEncoder(index, checkpoint, device)
         if encoder.key != store.name:
             raise InputError(f"{checkpoint} has other weights now")
@@ -122,27 +122,27 @@ def merge_index(
     if not adapt:
         return updating.merge(folder, progress)
     index = Index(folder)
-    if not any(map(_is_bundled, (described for _, described in stores(index.forward)))):
+    if not any(map(_is_bundled, (description for _, description in stores(index.forward)))):
         raise InputError(f"{folder} holds no encodings by {ENCODER} to adapt: {encode_command(index, ENCODER)}")
     index.close()
 
     def encode_anew(before: ForwardIndex, after: ForwardIndex, renumbered: Renumbered | None = None) -> None:
         carry_judged(before, after, renumbered)
         rows, bars, encoded = before.live_rows, encoding(after), False
-        for store, described in stores(before, whole=True):
-            if not _is_bundled(described):
+        for store, description in stores(before, whole=True):
+            if not _is_bundled(description):
                 divide_again(store, before, rows, after, seed, threads)
             elif not encoded:
                 encoder = IndexEncoder(after, ENCODER, device)
                 if encoder.adapts:
                     encoder = encoder.adapted(seed, progress=bars.get("adapting", iter))
-                lists = lists_config(described, after, seed)
+                lists = lists_config(description, after, seed)
                 encoder.encode(batch_size, progress=bars.get("encoding", iter), lists=lists, threads=threads)
                 encoded = True  # an index may be encoded by ktrel as it is and as adapted
 
     return updating.merge(folder, progress, encode_anew)
 
 
-def _is_bundled(described: dict) -> bool:
+def _is_bundled(description: dict) -> bool:
     """Whether a store is of the bundled encoder, as it is or adapted."""
-    return SOURCE in described or described.get("checkpoint") == ENCODER
+    return SOURCE in description or description.get("checkpoint") == ENCODER

@@ -50,15 +50,15 @@ def describe_parts(path: Path, size: int) -> dict[str, str]:
     parts = {"head": [0], "tail": [max(size - END, 0)]}
     if size > SMALL:
         parts[SAMPLED] = [size * number // (BLOCKS + 1) // END * END for number in range(1, BLOCKS + 1)]
-    described = {}
+    description = {}
     with open(path, "rb") as file:
         for name, places in parts.items():
             digest = blake2b(digest_size=8)
             for place in places:
                 file.seek(place)
                 digest.update(file.read(min(END, size - place)))
-            described[name] = digest.hexdigest()
-    return described
+            description[name] = digest.hexdigest()
+    return description
 
 
 def checksum_of(description: Mapping[str, Any], name: str = CHECKSUM) -> str:
@@ -77,28 +77,28 @@ def is_sound(description: Mapping[str, Any], name: str = CHECKSUM) -> bool:
     return name not in description or description[name] == checksum_of(description, name)
 
 
-def fault(path: Path, described: Mapping[str, Any], whole: bool = False) -> str | None:
+def fault(path: Path, description: Mapping[str, Any], whole: bool = False) -> str | None:
     """What is wrong with a file, by its description, as the end of a sentence; None for a file that is as described.
 
     Args:
-        described: ``bytes``, and as far as they are known ``blake2b``, ``head``, ``tail`` and ``sample``.
+        description: ``bytes``, and as far as they are known ``blake2b``, ``head``, ``tail`` and ``sample``.
         whole: compare all bytes, of a large file, too.
     """
     if not path.is_file():
         return "is not a regular file" if path.exists() else "is missing"
-    size, expected = path.stat().st_size, described["bytes"]
+    size, expected = path.stat().st_size, description["bytes"]
     if size != expected:
         return f"has {size} bytes"
 
     def is_same() -> bool:
         known = describe_parts(path, expected)
-        if any(described.get(part, found) != found for part, found in known.items()):
+        if any(description.get(part, found) != found for part, found in known.items()):
             return False
-        if "blake2b" not in described or not (whole or expected <= SMALL):
+        if "blake2b" not in description or not (whole or expected <= SMALL):
             return True
-        return describe_file(path)["blake2b"] == described["blake2b"]
+        return describe_file(path)["blake2b"] == description["blake2b"]
 
-    return None if passed([path], is_same, dict(described), whole) else "has changed"
+    return None if passed([path], is_same, dict(description), whole) else "has changed"
 
 
 def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any, by_content: bool = False) -> bool:

@@ -187,7 +187,7 @@ def finish_build(
     if metadata is not None:
         for part, update in zip(parts, commit.lucene):
             update.built(part.segment.ids, TEXT_FIELDS)
-        commit.described = {
+        commit.lucene_description = {
             "fields": TEXT_FIELDS, "analyzer": PORTER, NORMALIZATION: NORMALIZATION_VERSION, "positions": True,
             TERM_VECTORS: term_vectors,
             "metadata": dict(sorted(metadata.items())),
@@ -278,7 +278,7 @@ def build_beside(
         rows = np.full(reader.maxDoc(), -1)
         rows[lucene_numbers(reader)] = np.arange(reader.numDocs())
         commit.lucene[0].rows = rows
-        commit.described = {
+        commit.lucene_description = {
             "path": os.path.realpath(lucene), "commit": commit_id(reader), "fields": indexed_fields(reader),
             "title_field": title_field, "text_field": text_field, **analysis,
         }  # fmt: skip
@@ -289,9 +289,9 @@ def build_beside(
 def _own_normalization(lucene: Path) -> dict[str, int]:
     """What the description of an index of this package says of the normalization of its Lucene index, ``lucene``."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        described = json.loads((lucene.resolve().parent / DESCRIPTION).read_bytes())["lucene"]
-        if described["path"] == lucene.resolve().name:
-            return {NORMALIZATION: described[NORMALIZATION]}
+        description = json.loads((lucene.resolve().parent / DESCRIPTION).read_bytes())["lucene"]
+        if description["path"] == lucene.resolve().name:
+            return {NORMALIZATION: description[NORMALIZATION]}
     return {}
 
 

@@ -77,7 +77,7 @@ class NextCommit:
 
     Attributes:
         lucene: the Lucene index of each shard; empty for an index without any.
-        described: what the description says of all Lucene indexes together.
+        lucene_description: what the description says of all Lucene indexes together.
         entries: of the description, besides those of the commit before.
 
     Raises:
@@ -95,7 +95,7 @@ class NextCommit:
         self.check = check
         self.folder, self.before, self.number = folder, before, 1 if before is None else before.number + 1
         self.own, self.shards, self.knowledge = f"{COMMITS}/{numbered(self.number)}", shards, knowledge
-        self.described: dict[str, Any] = {}
+        self.lucene_description: dict[str, Any] = {}
         self.entries: dict[str, Any] = {}
         if before is None:
             self.lucene = [LuceneUpdate(folder, f"{self.prefix(shard)}lucene") for shard in range(shards or 1)]
@@ -110,7 +110,7 @@ class NextCommit:
             )
         if any(LUCENE_COMMIT_FILE not in part for part in before.lucene_indexes):
             raise InputError(f"{before.folder} has no Lucene index, which an update changes: {before.rebuild}")
-        self.described, self.lucene = dict(description["lucene"]), []
+        self.lucene_description, self.lucene = dict(description["lucene"]), []
         for part, rows in zip(before.lucene_indexes, before.forward.lucene_rows_of_shards):
             files = [name for name in description["files"] if name.startswith(f"{part['path']}/")]
             self.lucene.append(LuceneUpdate(folder, part["path"], part, rows, files))
@@ -152,14 +152,14 @@ class NextCommit:
         """
         index = self.before
         assert index is not None, "only an index that there is can be changed"
-        forward, counts = index.forward, Counter[str](self.described["metadata"])
+        forward, counts = index.forward, Counter[str](self.lucene_description["metadata"])
         if counts and len(gone):
             reader = index.open_lucene()
             for document in index.stored_documents(reader, gone):
                 counts.subtract(filterable(document.metadata))
             reader.close()
         counts.update(metadata)
-        self.described["metadata"] = {name: count for name, count in sorted(counts.items()) if count}
+        self.lucene_description["metadata"] = {name: count for name, count in sorted(counts.items()) if count}
         deleted = {shard: (gone[at], local) for shard, at, local in forward.row_map.by_shard(gone)}
         for shard, update in enumerate(self.lucene):
             rows, local = deleted.get(shard, (NO_ROWS, NO_ROWS))
@@ -191,9 +191,9 @@ class NextCommit:
 
     def _describe_lucene(self, anew: bool) -> tuple[dict[str, Any], list[str]]:
         """The entries of the description on Lucene, and the names of their files."""
-        described, names = [], list[str]()
+        description, names = [], list[str]()
         for shard, update in enumerate(self.lucene):
-            entry = dict(update.described)
+            entry = dict(update.description)
             if update.changed:
                 entry["rows"] = f"{self.own}/lucene_rows{'' if self.shards is None else f'.{shard:03d}'}.npy"
                 save_array(self.folder / entry["rows"], update.rows.astype(np.uint32, copy=False))
@@ -202,14 +202,16 @@ class NextCommit:
                 entry[REST] = [*([] if anew else entry.get(REST, [])), *filter(None, [self._write_rest(shard)])]
                 for rest in entry[REST]:
                     names += [f"{rest}/{path.name}" for path in (self.folder / rest).iterdir()]
-            described.append(entry)
+            description.append(entry)
         if self.shards is not None:
-            return {"lucene": {**self.described, "path": SHARDS}, SHARDS: described}, names
-        return {"lucene": {**self.described, **(described[0] if described else {})} | self._metadata}, names
+            return {"lucene": {**self.lucene_description, "path": SHARDS}, SHARDS: description}, names
+        return {
+            "lucene": {**self.lucene_description, **(description[0] if description else {})} | self._metadata
+        }, names
 
     @property
     def _metadata(self) -> dict[str, Any]:
-        return {"metadata": self.described["metadata"]} if "metadata" in self.described else {}
+        return {"metadata": self.lucene_description["metadata"]} if "metadata" in self.lucene_description else {}
 
     # the description
 

@@ -97,14 +97,14 @@ def carry(
         open_encoder: opens the model that encodes added documents.
     """
     _link(derived_folder(before, ADAPTED), derived_folder(after, ADAPTED))
-    for folder, described in stores(before, whole=renumbered is not None):
-        _carry_store(folder, described, before, after, renumbered, open_encoder, threads)
+    for folder, description in stores(before, whole=renumbered is not None):
+        _carry_store(folder, description, before, after, renumbered, open_encoder, threads)
     carry_judged(before, after, renumbered)
 
 
 def _carry_store(
     folder: Path,
-    described: dict,
+    description: dict,
     before: ForwardIndex,
     after: ForwardIndex,
     renumbered: Renumbered | None,
@@ -113,23 +113,23 @@ def _carry_store(
 ) -> None:
     """Give the next commit a store."""
     names = [segment_name(segment) for segment in after.segments]
-    new = [number for number, name in enumerate(names) if name not in described["segments"]]
+    new = [number for number, name in enumerate(names) if name not in description["segments"]]
     rows = np.sort(np.concatenate([NO_ROWS, *map(after.row_map.of_segment, new)]))
     if new and renumbered is None:
         assert open_encoder is not None, "there are new documents"
         try:
-            encoder = open_encoder(after, folder, described)
+            encoder = open_encoder(after, folder, description)
         except InputError as error:
-            log.warning("%s: new documents cannot be encoded, %s; %s", folder, error, again(after, described))
+            log.warning("%s: new documents cannot be encoded, %s; %s", folder, error, again(after, description))
             return
-        if drift := _drift(described, after, encoder):
-            described = {**described, DRIFT: drift}
-    target, spaces = _made(derived_folder(after, ENCODINGS) / folder.name), Spaces(described["spaces"])
+        if drift := _drift(description, after, encoder):
+            description = {**description, DRIFT: drift}
+    target, spaces = _made(derived_folder(after, ENCODINGS) / folder.name), Spaces(description["spaces"])
     for name in VECTOR_STORE.arrays:
         link_or_copy(folder / f"{name}.npy", target / f"{name}.npy")
-    for name in described["segments"].keys() & names:
+    for name in description["segments"].keys() & names:
         _link(folder / name, target / name)
-    old = store_in(folder, described, before)
+    old = store_in(folder, description, before)
     if new and renumbered is None:
         pieces = Pieces(after, folder.name, spaces, rows=rows)
         for some in pieces:
@@ -143,7 +143,7 @@ def _carry_store(
         lists = lambda some, _: old.lists_of(sources[some])  # noqa: E731
         pieces_of = list(chunks(rows, PIECE))
         write_segments(target, after, new, pieces_of, lambda some: old.codes(sources[some]), lists, old.centroids)
-    describe_store(target, after, described)
+    describe_store(target, after, description)
 
 
 def carry_judged(before: ForwardIndex, after: ForwardIndex, renumbered: Renumbered | None = None) -> None:
@@ -174,13 +174,13 @@ def stores(index: ForwardIndex, whole: bool = False) -> Iterator[tuple[Path, dic
     """
     for folder in derived_folders(index, ENCODINGS):
         try:
-            if (described := read_description(folder, index)) is not None:
-                verify_store(folder, index) if whole else store_in(folder, described, index)
+            if (description := read_description(folder, index)) is not None:
+                verify_store(folder, index) if whole else store_in(folder, description, index)
         except InputError as error:
             log.warning("left behind: %s", error)
         else:
-            if described is not None:
-                yield folder, described
+            if description is not None:
+                yield folder, description
 
 
 def _judged(folder: Path, index: ForwardIndex):
@@ -191,14 +191,14 @@ def _judged(folder: Path, index: ForwardIndex):
         return None
 
 
-def _drift(described: dict, index: ForwardIndex, encoder: DocumentEncoder) -> dict | None:
+def _drift(description: dict, index: ForwardIndex, encoder: DocumentEncoder) -> dict | None:
     """What a store says of the documents that were added since its encoder was adapted; logs what is too much."""
-    if (drift := described.get(DRIFT)) is None:
+    if (drift := description.get(DRIFT)) is None:
         return None
-    unknown, words = encoder.unknown_words(np.arange(described["documents"], len(index)))
+    unknown, words = encoder.unknown_words(np.arange(description["documents"], len(index)))
     since = drift["since"]
     since = {
-        "documents": since["documents"] + len(index) - described["documents"],
+        "documents": since["documents"] + len(index) - description["documents"],
         "unknown": since["unknown"] + unknown,
         "words": since["words"] + words,
     }

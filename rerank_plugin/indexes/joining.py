@@ -96,20 +96,20 @@ def join(
         data["terms"] = data["frequency"] = segment.folder.relative_to(folder).as_posix()
         terms, counts = len(segment.terms), segment.token_counts()
     else:
-        described = None if before is None else before.owner.description
+        description = None if before is None else before.owner.description
         known = None if before is None else before.terms
         assert known is None or isinstance(known, StringTable), "the terms of an index folder"
         missing = _number_terms(new, known)
         terms = len(missing) + (0 if known is None else len(known))
-        if described is None or missing:
+        if description is None or missing:
             _write_terms(folder / own, known, missing)
             data["terms"] = own
         else:
-            data["terms"] = described[COMMIT_DATA]["terms"]
-        if described is not None:
-            counts = {field: described["fields"][field]["tokens"] for field in FIELDS}
-        if described is not None and (copied or not (added or len(gone))):
-            data["frequency"] = described[COMMIT_DATA]["frequency"]
+            data["terms"] = description[COMMIT_DATA]["terms"]
+        if description is not None:
+            counts = {field: description["fields"][field]["tokens"] for field in FIELDS}
+        if description is not None and (copied or not (added or len(gone))):
+            data["frequency"] = description[COMMIT_DATA]["frequency"]
         else:
             frequency = {field: np.zeros(max(terms, 1), np.uint32) for field in FIELDS}
             if before is not None:
@@ -146,7 +146,7 @@ def open_commit_data(
     Raises:
         ValueError: it does not fit the segments.
     """
-    described, entries = description[COMMIT_DATA], description[SEGMENTS]
+    files, entries = description[COMMIT_DATA], description[SEGMENTS]
     folders = {segment.folder: segment for segment in segments}
     opened = list[Path]()
 
@@ -154,16 +154,16 @@ def open_commit_data(
         opened.append(path)
         return open_array(path, np.uint32, (length,))
 
-    vocabulary = folders.get(folder / described["terms"])
-    terms = StringTable(folder / described["terms"], "terms") if vocabulary is None else vocabulary.terms
-    counts = folder / described["frequency"]
+    vocabulary = folders.get(folder / files["terms"])
+    terms = StringTable(folder / files["terms"], "terms") if vocabulary is None else vocabulary.terms
+    counts = folder / files["frequency"]
     frequency = {field: array(counts / f"df_{field}.npy", max(len(terms), 1)) for field in FIELDS}
     order, deleted = None, NOTHING_DELETED
     lengths = [one["documents"] for one in entries]
-    if described["places"] is not None:
-        order = array(folder / described["places"], sum(lengths))
-    if described["deleted"] is not None:
-        deleted = array(folder / described["deleted"])
+    if files["places"] is not None:
+        order = array(folder / files["places"], sum(lengths))
+    if files["deleted"] is not None:
+        deleted = array(folder / files["deleted"])
 
     def is_sound() -> bool:
         return (

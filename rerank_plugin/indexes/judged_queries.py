@@ -96,10 +96,10 @@ def read_judged(folder: Path, index: ForwardIndex, size: int | None, repair: str
     Raises:
         InputError: they are missing, damaged or of another index.
     """
-    described, arrays = JUDGED.open(folder, repair, R=len(index), E=size)[1:3]
-    if described["forward_index"] != index.checksum:
+    description, arrays = JUDGED.open(folder, repair, R=len(index), E=size)[1:3]
+    if description["forward_index"] != index.checksum:
         raise InputError(f"{folder} is of another index; {repair}")
-    return JudgedQueries(**arrays), described["sources"]
+    return JudgedQueries(**arrays), description["sources"]
 
 
 def verify_judged(folder: Path, index: ForwardIndex) -> int:

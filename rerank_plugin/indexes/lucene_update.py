@@ -32,7 +32,7 @@ class LuceneUpdate:
 
     Args:
         folder: the index folder. path: of the Lucene index in it.
-        described: what the commit before says of it; empty for a new Lucene index.
+        description: what the commit before says of it; empty for a new Lucene index.
         rows: of its documents, in the shard, uint32 [L]. files: of its commit, by their paths in the index folder.
 
     Attributes:
@@ -43,12 +43,12 @@ class LuceneUpdate:
         self,
         folder: Path,
         path: str,
-        described: dict[str, Any] | None = None,
+        description: dict[str, Any] | None = None,
         rows: np.ndarray = NO_ROWS,
         files: Sequence[str] = (),
     ):
-        self.folder, self.path, self.described = folder, path, dict(described or {})
-        self.rows, self.files, self.changed = np.asarray(rows), list(files), not described
+        self.folder, self.path, self.description = folder, path, dict(description or {})
+        self.rows, self.files, self.changed = np.asarray(rows), list(files), not description
         self.counts: Counts = {}
 
     def built(self, ids: StringTable, fields: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class LuceneUpdate:
             deleted: rows int64 [n]. ids: of these.
             added: rows of the added documents by their Lucene numbers, int64 [a].
         """
-        folder, commit = self.folder / self.path, self.described[LUCENE_COMMIT_FILE]
+        folder, commit = self.folder / self.path, self.description[LUCENE_COMMIT_FILE]
         reader = open_reader(folder, commit)
         sizes = segment_sizes(reader)
         reader.close()
@@ -86,7 +86,7 @@ class LuceneUpdate:
 
     def merge(self, ids: StringTable, fields: Sequence[str]) -> None:
         """Remove deleted documents; ``ids`` are those that are left."""
-        update_lucene(self.folder / self.path, self.described[LUCENE_COMMIT_FILE], merge=True)
+        update_lucene(self.folder / self.path, self.description[LUCENE_COMMIT_FILE], merge=True)
         self.built(ids, fields)
 
     def renumber(self, rows: np.ndarray) -> None:
@@ -100,7 +100,7 @@ class LuceneUpdate:
         """A reader of the commit that was just written."""
         reader = open_reader(self.folder / self.path)
         commit, files = commit_files(reader)
-        self.described |= {"path": self.path, "commit": commit_id(reader), LUCENE_COMMIT_FILE: commit}
+        self.description |= {"path": self.path, "commit": commit_id(reader), LUCENE_COMMIT_FILE: commit}
         self.files, self.changed = [f"{self.path}/{name}" for name in files], True
         return reader
 

@@ -91,7 +91,7 @@ def add(
             for shard, some in rows_of.divided(batches()):
                 lucene = temporary / f"lucene{shard}"
                 folders = commit.segment_folder(shard), lucene
-                vectors = commit.described[TERM_VECTORS]
+                vectors = commit.lucene_description[TERM_VECTORS]
                 written = write_part(*folders, some, index.tokenizer, annotator, threads, vectors)
                 metadata.update(written)
                 segment = commit.written_segment(shard)

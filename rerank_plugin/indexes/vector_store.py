@@ -361,21 +361,21 @@ def open_store(index: ForwardIndex, key: str, spaces: Spaces, threads: int | Non
         InputError: the folder exists, but is damaged, was made by an earlier version, or of other spaces.
     """
     folder = store_folder(index, key)
-    if folder is None or (described := read_description(folder, index)) is None:
+    if folder is None or (description := read_description(folder, index)) is None:
         return None
-    stored = Spaces(described["spaces"])
-    shared = stored.widths[: len(spaces.widths)] if described.get(SOURCE) == key else stored.widths
+    stored = Spaces(description["spaces"])
+    shared = stored.widths[: len(spaces.widths)] if description.get(SOURCE) == key else stored.widths
     for name, found, expected in (
-        ("weights", described["weights"], folder.name),
+        ("weights", description["weights"], folder.name),
         ("spaces", list(shared), list(spaces.widths)),
     ):
         if found != expected:
-            raise InputError(f"{folder} has {name} {found}, expected {expected}; {again(index, described)}")
-    return store_in(folder, described, index, threads, spaces.size, index.deleted)
+            raise InputError(f"{folder} has {name} {found}, expected {expected}; {again(index, description)}")
+    return store_in(folder, description, index, threads, spaces.size, index.deleted)
 
 
 def store_in(
-    folder: Path, described: dict, index: ForwardIndex, threads: int | None = None, size: int | None = None,
+    folder: Path, description: dict, index: ForwardIndex, threads: int | None = None, size: int | None = None,
     deleted: np.ndarray = NO_ROWS,
 ) -> VectorStore:  # fmt: skip
     """The store of an index in a folder, by its description, with all documents but those ``deleted``.
@@ -383,13 +383,15 @@ def store_in(
     Raises:
         InputError: a file is missing or damaged, or is not that of the description.
     """
-    repair, spaces = again(index, described), Spaces(described["spaces"])
-    sizes = {"P": spaces.padded, "S": len(spaces.widths), "L": described["lists"]}
-    centroids = Codes(*VECTOR_STORE.open(folder, repair, described, **sizes).arrays.values())
-    parts = [open_part(folder, segment, repair, described["segments"], **sizes) for segment in index.segments]
-    store = VectorStore(spaces, parts, index.row_map, centroids, described["probes"], threads, described, size, deleted)
-    if HELD in described:
-        store.held = np.array(described[HELD], np.int64)
+    repair, spaces = again(index, description), Spaces(description["spaces"])
+    sizes = {"P": spaces.padded, "S": len(spaces.widths), "L": description["lists"]}
+    centroids = Codes(*VECTOR_STORE.open(folder, repair, description, **sizes).arrays.values())
+    parts = [open_part(folder, segment, repair, description["segments"], **sizes) for segment in index.segments]
+    store = VectorStore(
+        spaces, parts, index.row_map, centroids, description["probes"], threads, description, size, deleted
+    )
+    if HELD in description:
+        store.held = np.array(description[HELD], np.int64)
     return store
 
 
@@ -398,8 +400,8 @@ def open_part(
 ) -> SegmentVectors:
     """The vectors of a segment in a store; ``seals`` has the checksum of the description of each segment's."""
     name = segment_name(segment)
-    _, described, arrays, *_ = VECTORS.open(folder / name, repair, None, R=len(segment), **sizes)
-    if seals is not None and seals.get(name) != described[SEAL]:
+    _, description, arrays, *_ = VECTORS.open(folder / name, repair, None, R=len(segment), **sizes)
+    if seals is not None and seals.get(name) != description[SEAL]:
         raise InputError(f"{folder / name} is not of {folder}: {DAMAGED}; {repair}")
     codes, scales, *others = arrays.values()
     return SegmentVectors(Codes(codes, scales), *others)
@@ -411,10 +413,10 @@ def read_description(folder: Path, index: ForwardIndex) -> dict | None:
     Raises:
         InputError: it cannot be read, or is of another version.
     """
-    described = VECTOR_STORE.read(folder, partial(again, index))
-    if described["forward_index"] == index.checksum:
-        return described
-    log.warning("%s was made from another index and is not used; %s", folder, again(index, described))
+    description = VECTOR_STORE.read(folder, partial(again, index))
+    if description["forward_index"] == index.checksum:
+        return description
+    log.warning("%s was made from another index and is not used; %s", folder, again(index, description))
     return None
 
 
@@ -424,12 +426,12 @@ def verify_store(folder: Path, index: ForwardIndex) -> int:
     Raises:
         InputError: a file is damaged, or the store is of other weights or another index.
     """
-    repair = again(index, described := VECTOR_STORE.read(folder, partial(again, index)))
-    if (described["weights"], described["forward_index"]) != (folder.name, index.checksum):
+    repair = again(index, description := VECTOR_STORE.read(folder, partial(again, index)))
+    if (description["weights"], description["forward_index"]) != (folder.name, index.checksum):
         raise InputError(f"{folder} is of other weights or of another index; {repair}")
-    store_in(folder, described, index)
+    store_in(folder, description, index)
     return VECTOR_STORE.verify(folder, repair) + sum(
-        VECTORS.verify(folder / name, repair) for name in described["segments"]
+        VECTORS.verify(folder / name, repair) for name in description["segments"]
     )
 
 
@@ -448,10 +450,10 @@ def store_folder(index: ForwardIndex, key: str) -> Path | None:
     return None
 
 
-def again(index: ForwardIndex, described: dict) -> str:
+def again(index: ForwardIndex, description: dict) -> str:
     """What to do about a store that cannot be read, by its description."""
-    checkpoint = str(described.get("checkpoint", "CHECKPOINT"))
-    if SOURCE in described or Path(checkpoint).name == ADAPTED:
+    checkpoint = str(description.get("checkpoint", "CHECKPOINT"))
+    if SOURCE in description or Path(checkpoint).name == ADAPTED:
         checkpoint = ENCODER
     return f"encode again with: {encode_command(index, checkpoint)} --overwrite"
 

@@ -366,18 +366,18 @@ def divide_again(
     Raises:
         InputError: as :func:`write_store`.
     """
-    described = VECTOR_STORE.read(before)
-    old, pieces = store_in(before, described, index_before), Pieces(index, before.name, Spaces(described["spaces"]))
+    description = VECTOR_STORE.read(before)
+    old, pieces = store_in(before, description, index_before), Pieces(index, before.name, Spaces(description["spaces"]))
     for piece in pieces:
         pieces.keep_codes(piece, old.codes(rows[piece]))
-    kept = {name: value for name, value in described.items() if name in ("model", "checkpoint")}
-    write_store(pieces, kept, lists_config(described, index, seed), threads=threads)
+    kept = {name: value for name, value in description.items() if name in ("model", "checkpoint")}
+    write_store(pieces, kept, lists_config(description, index, seed), threads=threads)
 
 
-def lists_config(described: dict, index: ForwardIndex, seed: int) -> ListsConfig:
+def lists_config(description: dict, index: ForwardIndex, seed: int) -> ListsConfig:
     """The settings of a store for its lists, from its description, for the documents of another index."""
-    lists = described["nlist"]
-    return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), described["nprobe"], seed=seed)
+    lists = description["nlist"]
+    return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), description["nprobe"], seed=seed)
 
 
 def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:

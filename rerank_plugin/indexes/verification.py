@@ -54,10 +54,10 @@ def _check_statistics(index: Index) -> None:
         counts.subtract(forward.segments[number].token_counts(local))
     for field in FIELDS:
         mean = counts[field] / max(forward.documents, 1)
-        described, expected = index.description["fields"].get(field), {"tokens": counts[field], "mean_length": mean}
-        if described != expected:
+        description, expected = index.description["fields"].get(field), {"tokens": counts[field], "mean_length": mean}
+        if description != expected:
             raise InputError(
-                f"{path}: the field {field} has {described}, but its documents {expected}: rebuild the index"
+                f"{path}: the field {field} has {description}, but its documents {expected}: rebuild the index"
             )
     if (count := index.description.get("documents")) != forward.documents:
         raise InputError(f"{path} has {count} documents, but its files {forward.documents}: rebuild the index")

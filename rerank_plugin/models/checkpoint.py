@@ -143,11 +143,11 @@ def write_statistics(folder: Path, index: ForwardIndex, overwrite: bool = False)
     Raises:
         InputError: the folder is not a checkpoint, its words were tokenized differently, or the file exists already.
     """
-    described = Checkpoint.open(folder).description
-    index.check_tokenizer(described.get("tokenizer", index.tokenizer.settings), str(folder))
+    description = Checkpoint.open(folder).description
+    index.check_tokenizer(description.get("tokenizer", index.tokenizer.settings), str(folder))
     path = folder / STATISTICS_FILE
     with replacing(path, INNER, overwrite) as file:
-        file.write(_statistics_file(CollectionStatistics.of_index(index), described["config"]))
+        file.write(_statistics_file(CollectionStatistics.of_index(index), description["config"]))
     return path
 
 
@@ -231,17 +231,17 @@ class Checkpoint(Reader[Any]):
     @cached_property
     def words(self) -> WordVectors:
         """The word vectors; of a trained embedding those that it started from."""
-        described, vectors = self.description, word_vectors.load(self.folder)
-        if described.get("tokenizer") != vectors.vocabulary.tokenizer:
+        description, vectors = self.description, word_vectors.load(self.folder)
+        if description.get("tokenizer") != vectors.vocabulary.tokenizer:
             raise InputError(
-                f"{self.folder}: the model was trained on texts tokenized with {described.get('tokenizer')} but the "
+                f"{self.folder}: the model was trained on texts tokenized with {description.get('tokenizer')} but the "
                 f"vocabulary comes from texts tokenized with {vectors.vocabulary.tokenizer}: {MIXED}"
             )
         words, dimension = vectors.numbers.shape
-        if (words, dimension) != (described.get("words"), described.get("dimension")):
+        if (words, dimension) != (description.get("words"), description.get("dimension")):
             raise InputError(
-                f"{self.folder}: the model was trained with {described.get('words')} words of "
-                f"{described.get('dimension')} dimensions but the vocabulary has {words} of {dimension}: {MIXED}"
+                f"{self.folder}: the model was trained with {description.get('words')} words of "
+                f"{description.get('dimension')} dimensions but the vocabulary has {words} of {dimension}: {MIXED}"
             )
         return vectors
 
@@ -281,8 +281,8 @@ class Checkpoint(Reader[Any]):
     @property
     def seals(self) -> list[str] | None:
         """The checksums of all that :meth:`read` reads; None if a description was written without one."""
-        described = self.description, word_vectors.WORD_VECTORS.read(word_vectors.vectors_folder(self.folder))
-        return [one[SEAL] for one in described] if all(SEAL in one for one in described) else None
+        description = self.description, word_vectors.WORD_VECTORS.read(word_vectors.vectors_folder(self.folder))
+        return [one[SEAL] for one in description] if all(SEAL in one for one in description) else None
 
     def verify(self) -> None:
         """Compare its files, apart from word vectors and statistics, with their checksums."""

@@ -44,15 +44,15 @@ def weights_checksum(model: Reader, vocabulary: Vocabulary) -> str:
     for name in model.config.later:
         if config[name] == getattr(type(model.config), name):
             del config[name]
-    described = json.dumps([model.name, config], sort_keys=True)
-    digest = partial(_weights_checksum, model, vocabulary, described)
+    description = json.dumps([model.name, config], sort_keys=True)
+    digest = partial(_weights_checksum, model, vocabulary, description)
     if isinstance(model, Checkpoint) and vocabulary is model.vocabulary and (seals := model.seals) is not None:
-        return remembered(digest, "weights", __version__, described, seals)
+        return remembered(digest, "weights", __version__, description, seals)
     return digest()
 
 
-def _weights_checksum(model: Reader, vocabulary: Vocabulary, described: str) -> str:
-    digest = blake2b(described.encode(), digest_size=16)
+def _weights_checksum(model: Reader, vocabulary: Vocabulary, description: str) -> str:
+    digest = blake2b(description.encode(), digest_size=16)
     digest.update("\n".join(vocabulary.words).encode())
     if (concepts := model.concept_vocabulary) is not None:
         digest.update("\n".join(["", "concepts", *concepts.ids]).encode())

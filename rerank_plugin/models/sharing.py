@@ -103,10 +103,10 @@ def check(folder: Path) -> None:
             f"{folder} holds no {CHECKSUMS_FILE}, which save_pretrained writes: get the checkpoint again, or load one "
             "of the train command with load"
         )
-    described = SHARED.read(folder)
-    SHARED.check_files(folder, described)
+    description = SHARED.read(folder)
+    SHARED.check_files(folder, description)
     for name in (CONFIG_FILE, WEIGHTS_FILE, *SHARED.found(folder)):
-        if name not in described["files"]:
+        if name not in description["files"]:
             raise InputError(f"{folder / name} has no checksum: {SHARED.again}")
 
 

@@ -165,9 +165,9 @@ class JsonBody:
     def openapi(self) -> dict[str, Any]:
         """What the route's OpenAPI document says about the body; its ``$defs`` are to be moved to the components."""
         template = "#/components/schemas/{model}"
-        _, described = models_json_schema([(form, "validation") for form in self.forms], ref_template=template)
+        _, description = models_json_schema([(form, "validation") for form in self.forms], ref_template=template)
         references = [{"$ref": template.format(model=form.__name__)} for form in self.forms]
-        schema = {**(references[0] if len(references) == 1 else {"anyOf": references}), **described}
+        schema = {**(references[0] if len(references) == 1 else {"anyOf": references}), **description}
         return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
     @property

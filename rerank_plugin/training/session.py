@@ -184,7 +184,7 @@ class Session:
         task = self.task
         runs = {"train": task.train_run, "validation": task.validation_run}
         words, start = self.vectors, task.start_from
-        described = {
+        description = {
             "train": [task.train, *task.more_train] if task.more_train else task.train,
             "queries_at_most": task.queries_at_most,
             "validation": task.validation,
@@ -192,16 +192,16 @@ class Session:
             "index_checksum": zlib.crc32(str(self.index.forward.checksum).encode()),
             "words": None if words is None else str(task.words),
             "words_checksum": None if words is None else zlib.crc32(words.matrix.tobytes()),
-            **self.concepts.described,
+            **self.concepts.source,
             "runs": {name: str(path) for name, path in runs.items() if path},
             "first_stage": asdict(task.first_stage) if task.first_stage else None,  # type: ignore[call-overload]
             "depth": task.depth,
             "documents": task.documents,
             "start_from": None if start is None else str(start),
             "validation_depth": task.validation_depth,
-            **(task.grades.described if task.grades else {}),
+            **(task.grades.description if task.grades else {}),
         }
-        return {name: value for name, value in described.items() if value is not None or name == "first_stage"}
+        return {name: value for name, value in description.items() if value is not None or name == "first_stage"}
 
     @cached_property
     def first_stage(self) -> FirstStage:
@@ -313,8 +313,8 @@ class Session:
             values = np.concatenate([pool.features for pool in pools]).astype(np.float64)
             model.set_feature_statistics(torch.from_numpy(values.mean(axis=0)), torch.from_numpy(values.std(axis=0)))
         validation = Validation(held_out, reranker, task.measures)
-        described = {**data, **asdict(task.training)}
-        saver = Saver(folder, model, self.vectors, validation, described, task.keep_epochs, self.index.forward, words)
+        description = {**data, **asdict(task.training)}
+        saver = Saver(folder, model, self.vectors, validation, description, task.keep_epochs, self.index.forward, words)
         trainer_class = Trainer
         if task.training.of_batches:
             from rerank_plugin.training.contrastive import ContrastiveTrainer

@@ -25,7 +25,7 @@ class StartingConcepts(NamedTuple):
 
     values: dict  # hyper-parameters that follow from the vectors
     arguments: dict  # arguments of the model's constructor, beside word vectors
-    described: dict  # source of the vectors, as JSON values
+    source: dict  # where the vectors are from, as JSON values
 
 
 def starting_concepts(

@@ -59,7 +59,7 @@ class TeacherGrades:
             raise InputError(f"the teacher's weight {self.weight:g} must be between 0 and 1")
 
     @property
-    def described(self) -> dict:
+    def description(self) -> dict:
         """The settings of the grades, as JSON values."""
         return {"teacher": self.teacher.checksum, "teacher_weight": self.weight, "fused_with": self.reranker}
 

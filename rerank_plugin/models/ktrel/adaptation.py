@@ -88,8 +88,8 @@ def adapt(
     small = compact(WordVectors(vectors.vocabulary, np.hstack([vectors.matrix, contexts])))
     adapted = Ktrel(config, torch.from_numpy(small.matrix))
     adapted.a.data = model.a.data
-    described = {"documents": len(rows), "rounds": ROUNDS, "seed": seed, SOURCE: weights_checksum(model, vocabulary)}
-    save_checkpoint(output, adapted, small, {"adapted": described}, statistics=CollectionStatistics.of_index(index))
+    description = {"documents": len(rows), "rounds": ROUNDS, "seed": seed, SOURCE: weights_checksum(model, vocabulary)}
+    save_checkpoint(output, adapted, small, {"adapted": description}, statistics=CollectionStatistics.of_index(index))
 
 
 def source_of(folder: Path) -> str | None:
