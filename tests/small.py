@@ -52,7 +52,7 @@ def describe(index, knowledge=None, **more):
     """Write the description that makes the folder of a forward index one that can be opened; returns it."""
     commit = NextCommit(index.folder, knowledge=knowledge)
     commit.lucene, commit.lucene_description = [], more.pop("lucene", {})
-    part = CommitSegment(commit.opened(0), 0, np.arange(len(index)))
+    part = CommitSegment(commit.written_segment(0), 0, np.arange(len(index)))
     commit.describe([part], 1, {"tokenizer": index.tokenizer.settings, **more})
     commit.switch()
     return commit.description
