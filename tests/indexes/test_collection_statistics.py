@@ -45,7 +45,7 @@ def test_only_so_many_words_are_kept(index, checkpoint, monkeypatch):
 
 def test_a_checkpoint_without_statistics_says_how_to_get_them(checkpoint):
     with pytest.raises(
-        InputError, match=f"name an index as collection_statistics, or add them with: .*--statistics {checkpoint}$"
+        InputError, match=f"name an index as statistics, or add them with: .*--statistics {checkpoint}$"
     ):
         CollectionStatistics.load(checkpoint)
 
