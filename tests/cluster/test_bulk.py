@@ -43,7 +43,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
     monkeypatch.setenv("RERANK_PLUGIN_JVM_OPTIONS", "-Xmx256m")
     monkeypatch.setattr(encoding, "EncodingProcess", Dying)
     monkeypatch.setattr(document_encoder, "PIECE", 100)
-    build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, place=config)
+    build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, location=config)
     index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
     found, expected = arrays_of(tmp_path / "index"), arrays_of(twins[1])
     assert found.keys() == expected.keys() and len(found) > 50 and (tmp_path / "died").exists()
@@ -88,7 +88,7 @@ def test_a_builder_that_dies_or_sees_no_folder_is_named_and_nothing_is_left(conf
 
     monkeypatch.setattr(remote_building, "RemoteBuilder", Builder)
     with pytest.raises(InputError, match=r"the process that builds 001 of the shards ended \(.*nothing was written"):
-        build_shards(documents(), tmp_path / "index", "source", Problems(), 2, place=config)
+        build_shards(documents(), tmp_path / "index", "source", Problems(), 2, location=config)
     assert not list(tmp_path.iterdir())
     folders = (tmp_path / "elsewhere/shards/000" / name for name in ("segments/000001", "lucene"))
     with remote_building.RemoteBuilder(*folders, {"stemmer": None}, config, lag=0) as builder:
