@@ -32,6 +32,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.failures import damage
 from rerank_plugin.files.arrays import are_below, are_finite, are_offsets, are_sorted, open_array
 from rerank_plugin.files.checksums import SEAL, describe_file, describe_parts, fault, is_sound, passed, sealed
+from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import TEMPORARY, FolderKind, matches, restore_interrupted
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.files.string_table import StringTable
@@ -96,6 +97,7 @@ class Artifact(FolderKind):
         version: of the format, the entry ``format_version``.
         seal_entry: the entry with the description's own checksum.
         editable: whether users may take that entry out, which is logged; other kinds are refused without it.
+        shared: whether users share such folders, so that a download may have left pages or pointers in place of files.
         sampled: whether large files are compared by a sample of their bytes when they are opened.
         apart: patterns of files whose checksums are elsewhere.
     """
@@ -113,6 +115,7 @@ class Artifact(FolderKind):
     version: int | None = None
     seal_entry: str = SEAL
     editable: bool = False
+    shared: bool = False
     sampled: bool = False
     apart: tuple[str, ...] = ()
 
@@ -165,6 +168,8 @@ class Artifact(FolderKind):
         if not path.exists():
             there = f"it holds no {self.description}" if folder.is_dir() else "there is no such folder"
             raise InputError(f"{folder} is not {self.name}: {there}; {end({})}")
+        if self.shared:
+            check_downloaded(folder)
         description = read_object(path, end({}))
         self._check_entries(path, description, end(description))
         return description

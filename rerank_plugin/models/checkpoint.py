@@ -24,8 +24,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.artifact import Artifact, has_type
 from rerank_plugin.files.checksums import SEAL
-from rerank_plugin.files.downloads import check_downloaded
-from rerank_plugin.files.outputs import INNER, link_or_copy, replacing, replacing_folder, restore_interrupted
+from rerank_plugin.files.outputs import INNER, link_or_copy, replacing, replacing_folder
 from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
@@ -58,6 +57,7 @@ CHECKPOINT: Artifact = Artifact(
         **dict.fromkeys(("training", "distillation", "adapted"), dict[str, Any]),
     },
     editable=True,
+    shared=True,
     # Its own checksums are in the file of statistics, which may be replaced, and those of the words in words.json.
     apart=(STATISTICS_FILE, word_vectors.VOCABULARY_FILE, word_vectors.VECTORS_FILE),
     again="copy the checkpoint again, or train again",
@@ -187,9 +187,7 @@ class Checkpoint(Reader[Any]):
             InputError: the folder is no checkpoint, is not downloaded completely, or holds another model, or one with
                 other hyper-parameters than the name requires.
         """
-        folder = restore_interrupted(folder)
-        check_downloaded(folder)
-        checkpoint = cls(folder, CHECKPOINT.read(folder))
+        checkpoint = cls(Path(folder), CHECKPOINT.read(folder))
         if name is not None:
             checkpoint._check_holds(name)
         return _in_use.setdefault(checkpoint._state(), checkpoint)

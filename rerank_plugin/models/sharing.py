@@ -28,6 +28,7 @@ SHARED = Artifact(
     {"files": dict[str, dict[str, Any]]},
     (*FILES, CARD_FILE),
     editable=True,
+    shared=True,
     apart=(CARD_FILE,),
     again="get the checkpoint again",
 )

@@ -21,7 +21,6 @@ from rerank_plugin.base.failures import damage
 from rerank_plugin.base.settings import setting
 from rerank_plugin.files.artifact import Artifact
 from rerank_plugin.files.checksums import passed
-from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import replacing_folder, scratch_folder
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.files.text_files import DAMAGED, byte_lines
@@ -47,6 +46,7 @@ WORD_VECTORS = Artifact(
     (VOCABULARY_FILE, VECTORS_FILE),
     optional={"dimension": int, REFERENCE: str, "checksum": int},
     editable=True,
+    shared=True,
     again="copy the folder again, or make it again",
 )
 
@@ -310,7 +310,6 @@ def load(folder: Path) -> WordVectors:
         InputError: a file is missing, vocabulary and vectors do not fit together, or the folder refers to vectors that
             have changed since.
     """
-    check_downloaded(folder)
     settings = WORD_VECTORS.read(folder)
     if (source := vectors_folder(folder)) != folder:
         if not source.is_dir():
