@@ -165,11 +165,11 @@ class Artifact(FolderKind):
         """
         folder, end = restore_interrupted(folder), again if callable(again) else lambda _: again or self.again
         path = folder / self.description
+        if self.shared:
+            check_downloaded(folder)
         if not path.exists():
             there = f"it holds no {self.description}" if folder.is_dir() else "there is no such folder"
             raise InputError(f"{folder} is not {self.name}: {there}; {end({})}")
-        if self.shared:
-            check_downloaded(folder)
         description = read_object(path, end({}))
         self._check_entries(path, description, end(description))
         return description
