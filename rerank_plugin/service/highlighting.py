@@ -79,9 +79,11 @@ def _possible_matches(stems: frozenset[str]) -> re.Pattern[str]:
 
 def matches(stems: frozenset[str], text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
     """The words of a text that have some of the stems: start and end, in code points, and those stems."""
-    memo, beginnings = _stems(), tuple(stem[:-1] for stem in stems if stem.endswith("*"))
+    memo, lengths = _stems(), {len(stem) - 1 for stem in stems if stem.endswith("*")}  # looked up, however many
     for word in _possible_matches(stems).finditer(text):
         if matched := stems.intersection(memo[word.group()]):
             yield *word.span(), matched
-        elif beginnings and (form := word.group().lower()).startswith(beginnings):
-            yield *word.span(), frozenset(f"{each}*" for each in beginnings if form.startswith(each))
+        elif lengths:
+            form = word.group().lower()
+            if matched := stems.intersection(f"{form[:length]}*" for length in lengths):
+                yield *word.span(), matched

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from rerank_plugin.base import records
 from rerank_plugin.base.filters import Filter
+from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.filter_values import emptied
 from rerank_plugin.ranking.hits import Hit, ranked_hits
@@ -289,6 +290,7 @@ def _timings(first_stage_ms: float, ranking: Ranking | None, started: float) -> 
 def _candidates(index: ServedIndex, hits: Sequence[Hit], form: DocumentForm, stems: frozenset[str]) -> list[Candidate]:
     candidates = []
     for hit in hits:
+        stop_if_asked()
         document = index.documents.read(hit.lucene_docid, hit.docid)
         texts = {"title": hit.title, "abstract": fields_of(_fields(document), hit.docid)[1]} if stems else {}
         highlights = _highlights(stems, texts)

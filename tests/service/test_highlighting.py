@@ -27,6 +27,7 @@ def marked(query, text):
         ("hypertension sjogren", "Hyper\u00adtension in Sjo\u0308gren", ["Hyper\u00adtension", "Sjo\u0308gren"]),
         ("in 1995", "1995 and 1996: 1995.", ["1995", "1995"]),
         ("aspirin", "l'aspirin 'aspirin' (aspirin)", ["aspirin", "aspirin"]),
+        ("an* ang* Os*", "Angina, osteoma; ANG a os boss", ["Angina", "osteoma", "ANG", "os"]),
         ("", "anything", []),
     ],
 )

@@ -5,7 +5,10 @@ import json
 import pytest
 
 import rerank_plugin as rp
+from rerank_plugin.base.stopping import LateError, within
 from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.service.parameters import SearchParameters
+from rerank_plugin.service.search_api import _candidates
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +195,11 @@ def test_white_space_of_a_query_is_spaces(service):
     assert all(answer["candidates"] == answers[0]["candidates"] for answer in answers)
     columns = {"query": '2\t#1 AND "a"\t\tx\t9\t05:12:33\n1\tc\t\ty\t7\t05:11:02', "query_syntax": "pubmed"}
     assert service.get("/v1/small/search", params=columns).json()["read_as"] == 'c AND "a"'
+
+
+def test_each_document_of_an_answer_is_a_step(service, searcher):
+    hits, form = searcher.search("stroke", 3), SearchParameters(query=["stroke"])
+    with service.app.state.service.collections.in_use() as snapshot:
+        assert len(_candidates(snapshot.index("small"), hits, form, frozenset())) == 3
+        with within(0), pytest.raises(LateError):
+            _candidates(snapshot.index("small"), hits, form, frozenset())
