@@ -26,7 +26,8 @@ _SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?Search(?::\s*|\s+(?=[
 _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
 _COUNT = re.compile(rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*\))$")
-_BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d+)\)?$")  # a number of results if every line has one, or a word
+# A number of results if every line has one, or a word.
+_BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d{{1,3}}(?:,\d{{3}})+|\d+)\)?$")
 _BEHIND = re.compile(r"(?:(?<=[])\"*/.])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
 _LINES_ONLY = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*limit \d+ to .*", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d")

@@ -4,6 +4,7 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.text.ovid import translated
+from rerank_plugin.text.pubmed_lines import lines
 from rerank_plugin.text.pubmed_syntax import Reader, is_strategy
 
 PAGE = (
@@ -130,3 +131,8 @@ def test_a_strategy_of_ovid_and_lines_of_numbers():
     assert "'a adj2 b1*', is read as AND, which finds more; 2 more lines, too" in loose.notes[0]
     assert str(Reader().read("#1 a[ti]\n#2 b\n#3 1 or 2")) == "a[ti] OR b"
     assert str(Reader().read("7     (a or b).ti. (1,234)")) == "a[ti] OR b[ti]"
+
+
+def test_numbers_of_results_with_a_comma_beside_smaller_ones():
+    found = lines('#1 "a b"[ti] 1,234\n#2 c*[ti] 12\n#3 #1 OR #2 1,240', pytest.fail)
+    assert [line.query for line in found] == ['"a b"[ti]', "c*[ti]", "#1 OR #2"]
