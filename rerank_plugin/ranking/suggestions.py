@@ -50,7 +50,7 @@ def suggest(index: Index, text: str, words: str, found_little: bool = False) -> 
                 other = similar.nearest(word, COMMONER * max(1, known[word])) if found_little else None
             else:
                 other = similar.nearest(word)
-                notes.append(f"no document has '{word}'" + (f": did you mean {other}?" if other else ""))
+                notes.append(f"no document has '{word:.60}'" + (f": did you mean {other}?" if other else ""))
             if other is not None:
                 meant = replaced(meant, word, other)
     return notes, None if meant == text else meant

@@ -26,6 +26,7 @@ def index(tmp_path_factory):
         ("trombocytopaenia AND aspirin", "thrombocytopenia AND aspirin", ["trombocytopaenia"]),
         ("asprin[ti] NOT xyzzy", "aspirin[ti] NOT xyzzy", ["asprin"]),  # what is negated need not be known
         ("xqzvw hert", "xqzvw heart", ["xqzvw", "hert"]),
+        ("q" * 3000, None, ["q" * 60]),  # a note says only its beginning
         ("anemia diabetics", None, []),  # by its other spelling, by its stem
         ("metformine[tiab]", "metformin[tiab]", []),  # of little use, beside a commoner word
         ("metformine trial", None, []),
