@@ -37,6 +37,7 @@ def _lines(match: re.Match[str]) -> str:
 
 # By the language, a pattern and its text in PubMed's language. The first that is found in a line is told.
 _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
+    ("Ovid", re.compile(r"\b([a-z]{2,80})\$\d{1,2}(?!\w)"), lambda match: f"{match[1]}*, which finds more"),
     ("Ovid", re.compile(rf"\b[Ee]xp {_HEADING}"), lambda match: f'"{match[2]}"[{"majr" if match[1] else "mh"}]'),
     ("Ovid", re.compile(r"\b([Oo]r|[Aa]nd|OR|AND)/(\d{1,3})-(\d{1,3})"), _lines),
     (
@@ -52,7 +53,10 @@ _SIGNS: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     ),
     (
         "Ovid",
-        re.compile(rf"(?:^|(?<=\())\s*{_HEADING}{_QUALIFIED}(?=\s*$|\))"),
+        re.compile(
+            rf"(?:^|(?<=\()|(?<=\b[Oo]r )|(?<=\b(?:[Aa]nd|[Nn]ot) ))\s*{_HEADING}{_QUALIFIED}"
+            r"(?=\s*$|\)|\s+(?:or|and|not)\b)"
+        ),
         lambda match: f'"{match[2]}"[{"majr" if match[1] else "mh"}:noexp]',
     ),
     ("Ovid", re.compile(r"^\s*limit \d+ to\b"), lambda match: "1 AND review[pt] AND 2010:2020[dp]"),
@@ -73,6 +77,7 @@ OVID = "|".join(
         rf"\b(?-i:exp)[ ]\*?[\w,\ '-]{{2,80}}/{_QUALIFIED}(?=\s|$|\))",
         rf"^\s*\*[\w,\ '-]{{2,80}}/{_QUALIFIED}\s*$",
         r"[\w*$?)\"]\.(?:ti|ab|tw|mp|kw|kf|pt|sh|fs|jn|yr|hw|ez|dt)(?:,\w\w)*\.(?=\s|$|\))",
+        rf"[\w,\ '-]{{2,80}}/{_QUALIFIED}\s(?-i:or|and|not)\s(?:exp\s)?\*?[\w,\ '-]{{2,80}}/{_QUALIFIED}(?=\s|$|\))",
         r"\w[ ]adj\d[ ]\w",
     )
 )  # what no plain text has; for a verbose pattern

@@ -24,6 +24,10 @@ def last_dates(text: str) -> list[str] | None:
 def read_date(text: str, token: Token) -> str:
     """A date of PubMed, ``2015/03/02`` or ``present``, in the form of metadata."""
     match = _DATE.fullmatch(_NO_END if text.lower() == "present" else text)
-    if match is None or not (1 <= int(match[2] or 1) <= 12 and 1 <= int(match[3] or 1) <= 31):
-        raise fault(token, f"'{text:.40}' is no date", "write it as 2015, 2015/03 or 2015/03/02")
+    try:
+        if match is None:
+            raise ValueError(text)
+        date(int(match[1]), int(match[2] or 1), int(match[3] or 1))  # 2025/02/30 is none
+    except ValueError:
+        raise fault(token, f"'{text:.40}' is no date", "write it as 2015, 2015/03 or 2015/03/02") from None
     return "-".join(part.zfill(2) for part in match.groups() if part)

@@ -25,12 +25,19 @@ _COLUMNS = re.compile(r"\s*\d{1,4}\t[^\t\n]+\t[^\t\n]*\t[^\t\n]*\t[\d,]+\t\d\d:\
 _SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?Search(?::\s*|\s+(?=[(\"]))")
 _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
-_COUNT = re.compile(rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*\))$")
+_COUNT = re.compile(
+    rf"{_NO_OPERATOR}(?:[ \t]+\d{{1,3}}(?:,\d{{3}})+|(?:\t|  +)\d+|[ \t]+\(\d[\d,]*(?:[ ](?:results?|hits))?\))$"
+)
 # A number of results if every line has one, or a word.
 _BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d{{1,3}}(?:,\d{{3}})+|\d+)\)?$")
 _BEHIND = re.compile(r"(?:(?<=[])\"*/.])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
 _LINES_ONLY = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*limit \d+ to .*", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_COMMENT = re.compile(r"\s*#\s*[^\W\d]")
+_RULE = re.compile(r"\s*[*=~_.-]{2,}\s*")  # a line of them
+_SYNTAX = re.compile(r"[\[\]\"*$|]|\b(?:AND|OR|NOT)\b|(?i:^\s*(?:and|or|not)\b)")  # of the rest of a wrapped line
+_ENDED = re.compile(r"[])\"*/.]\s*$|#\d{1,4}\s*$")
+_UNENDED = re.compile(r"(?i:\b(?:and|or|not|adj\d*))\s*$|[,:]\s*$")
 _SORT = re.compile(r"\sSort by: [\w /]{1,40}$")
 _TAIL = 80  # characters: what stands behind a query, but for its filters
 HISTORY = (
@@ -82,7 +89,7 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     if before := " ".join(text[: begun[0].start()].split()):
         note(f"'{before:.60}' stands before the first numbered line, and is left out")
     ends = [*(match.start() for match in begun[1:]), len(text)]
-    queries = [text[match.end() : end] for match, end in zip(begun, ends)]
+    queries = [_without_comments(text[match.end() : end], note) for match, end in zip(begun, ends)]
     bare = [_BARE.search(query.rstrip()[-_TAIL:]) for query in queries]
     counted = all(bare) and not all(_YEAR.fullmatch(match[1]) for match in bare if match)
     if counted and not any(map(_surely_counted, queries)):  # "vitamin b 12", "omega 3"
@@ -101,13 +108,43 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     return _from_elsewhere(found, note)
 
 
+def _without_comments(query: str, note: Callable[[str], None]) -> str:
+    """A line of a strategy with spaces for what stands below it and is not the rest of it: a title, a date, a rule.
+
+    Left out are lines without syntax below one that is complete: it ends as no words do, or is short or before an
+    empty line while the next one begins with a capital letter.
+    """
+    last, *below = query.split("\n")
+    kept, opened, quotes = [last], last.count("(") - last.count(")"), last.count('"')
+    empty = commented = False
+    for line in below:
+        before = last.rstrip()
+        counted = _without_number(_without(_COUNT, before)) != before
+        ended = commented or counted or _ENDED.search(before) or _LINES_ONLY.fullmatch(before)
+        title = line.lstrip()[:1].isupper() and (empty or len(before) < _TAIL // 2)
+        whole = opened <= 0 and quotes % 2 == 0 and not _UNENDED.search(before)
+        plain = whole and not (_SYNTAX.search(line) or _LINES_ONLY.fullmatch(line) or is_ovid(line.strip()))
+        if not line.strip() or _RULE.fullmatch(line):
+            empty = True
+            kept.append(" " * len(line))
+        elif _COMMENT.match(line) or (plain and (ended or title)):
+            note(f"'{line.strip():.60}' stands below a line of the strategy, and is left out")
+            commented = True
+            kept.append(" " * len(line))
+        else:
+            last, empty, commented = line, False, False
+            opened, quotes = opened + line.count("(") - line.count(")"), quotes + line.count('"')
+            kept.append(line)
+    return "\n".join(kept)
+
+
 def _from_elsewhere(found: list[Line], note: Callable[[str], None]) -> list[Line]:
     """The lines, those of Ovid's language in PubMed's; others in another language get a note."""
     if not any(map(is_ovid, (line.query for line in found))):
         read = [ovid.references(line.query) for line in found]
     else:
         loosened = list[str]()
-        read = [ovid.translated(line.query, loosened.append) or line.query for line in found]
+        read = [ovid.translated(line.query, loosened.append) or ovid.references(line.query) for line in found]
         if loosened:
             more = f"; {len(loosened) - 1} more lines, too" if len(loosened) > 1 else ""
             note(f"adj with truncated words, as '{loosened[0]:.60}', is read as AND, which finds more{more}")
@@ -123,13 +160,15 @@ def of_ovid(text: str) -> bool:
     """Whether a text has numbered lines, and one of them is in Ovid's language."""
     begun = numbered(text)
     ends = [*(match.start() for match in begun[1:]), len(text)]
-    return any(is_ovid(text[match.end() : end].strip()) for match, end in zip(begun, ends))
+    queries = (_without_number(_without(_COUNT, text[match.end() : end])) for match, end in zip(begun, ends))
+    return any(is_ovid(query.strip()) for query in queries)
 
 
 def numbered(text: str) -> list[re.Match[str]]:
     """The beginnings of the numbered lines of a text; none if it is no strategy of numbered lines.
 
-    Either every line has a number, or lines are marked 1, 2, 3 ... in order; one without belongs to the line before it.
+    Either every line has a number, but for those below lines 1, 2, 3 ..., or lines are marked 1, 2, 3 ... in order;
+    one without belongs to the line before it.
     """
     before, lines = 0, list[re.Match[str] | None]()
     marked = list[re.Match[str]]()
@@ -141,7 +180,10 @@ def numbered(text: str) -> list[re.Match[str]]:
                 marked.append(match)
         before += len(line) + 1
     all_numbered = [match for match in lines if match]
-    if len(all_numbered) == len(lines) > 1:
+    in_order = [int(match[1]) for match in all_numbered] == [*range(1, len(all_numbered) + 1)]
+    if len(all_numbered) > 1 and (
+        len(all_numbered) == len(lines) or (in_order and not any(lines[len(all_numbered) :]))
+    ):
         return all_numbered
     return marked if len(marked) > 1 else []
 

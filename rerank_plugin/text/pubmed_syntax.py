@@ -320,7 +320,10 @@ class Reader:
             text = with_qualifier(bare)
             alone = "/" not in text and (truncated or not narrower(text))
             pair = Term(text, "sh", phrase, truncated, below=() if alone else None)
-            return pair if name != "majr" else Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
+            if name != "majr":
+                return pair
+            self._note(f"of which qualifier a heading is a main topic is not indexed: {bare}[majr] finds those of any")
+            return Group(AND, (pair, Term(bare.partition("/")[0].strip(), "majr", phrase)))
         return Term(bare, name, phrase, truncated, near)
 
     def _dates(self, text: str, name: str, first: Token) -> Dates:

@@ -136,3 +136,29 @@ def test_a_strategy_of_ovid_and_lines_of_numbers():
 def test_numbers_of_results_with_a_comma_beside_smaller_ones():
     found = lines('#1 "a b"[ti] 1,234\n#2 c*[ti] 12\n#3 #1 OR #2 1,240', pytest.fail)
     assert [line.query for line in found] == ['"a b"[ti]', "c*[ti]", "#1 OR #2"]
+
+
+@pytest.mark.parametrize(
+    "text, read_as, notes",
+    [
+        ("1. (*Stroke/ and *Asthma/)\n2. 1", '"Stroke"[majr:noexp] AND "Asthma"[majr:noexp]', 1),
+        ("1. Stroke/ (65949)\n2. 1 and 1 (31940)", '"Stroke"[mh:noexp] AND "Stroke"[mh:noexp]', 1),
+        ("Asthma/ or Stroke/", '"Asthma"[mh:noexp] OR "Stroke"[mh:noexp]', 1),
+        ("1 a/\n2 b.ti.\n3 c\n4 1 or 2 and 3", '("a"[mh:noexp] OR b[ti]) AND c[tw]', 1),
+        ("1. b.ti.\n2. c.ti.\n3. 1 or 2\n*****", "b[ti] OR c[ti]", 1),
+        ("#1 a[ti]\nExposure:\n#2 b\n\nOutcomes and so on\n#3 1 OR 2\nSearched on 12 Nov 2026\nby us", "a[ti] OR b", 4),
+        ("1 a[ti]\n2 1 AND b[ti]\nSearched on 12 Nov 2026", "a[ti] AND b[ti]", 1),
+        ("1. a[ti] OR\nLong covid\n2. (c\nD)\n3. 1 AND 2", "(a[ti] OR (Long AND covid)) AND (c AND D)", 0),
+        ("(a[tiab]) AND (soy*[tiab])  (22 results)", "a[tiab] AND soy*[tiab]", 0),
+    ],
+)
+def test_headings_alone_and_what_stands_below_a_line(text, read_as, notes):
+    reader = Reader()
+    assert is_strategy(text) and str(reader.read(text)) == read_as
+    assert len(reader.notes) == notes, reader.notes
+
+
+def test_a_wildcard_of_ovid_is_named():
+    reader = Reader()
+    reader.read("1. (soy$1 or soya).ti,ab.\n2. soya.ti.")
+    assert any("'soy$1'" in note and "soy*" in note for note in reader.notes)
