@@ -16,7 +16,7 @@ types           type        a list of texts: the publication types
 languages       language    a list of texts; a filter has the code or the English name
 retracted       retracted   whether the article was retracted; a filter says ``yes`` or ``no``
 keywords        keyword     a list of texts: the authors' keywords
-chemicals       chemical    a list of texts: names of substances
+chemicals       chemical    a list of texts: names of substances, and of diseases and protocols that MeSH supplements
 notices         notice      a list of texts, ``Retraction in: J Test. 2020;1(2):3. PMID: 12``; a filter
                             has what precedes the colon
 subheadings     subheading  a list of texts, ``Aspirin/adverse effects``; a filter also has the second part alone

@@ -250,6 +250,8 @@ def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict
         for chemical in citation.iterfind("ChemicalList/Chemical")
         for name in _texts(chemical.iterfind("NameOfSubstance"))
     }
+    for name in _texts(citation.iterfind("SupplMeshList/SupplMeshName")):  # diseases and protocols
+        numbers.setdefault(name, "0")
     authors = list(article.iterfind("AuthorList/Author"))
     full_names = [_author(author, "ForeName") for author in authors]
     metadata = {

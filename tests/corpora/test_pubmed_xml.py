@@ -261,6 +261,7 @@ RECORD = """<Journal><ISSN>0000-1234</ISSN><JournalIssue><Volume>3</Volume><Issu
     <AffiliationInfo><Affiliation>Another.</Affiliation></AffiliationInfo></Author></AuthorList></Article>
   <ChemicalList><Chemical><RegistryNumber>R16CO5Y76E</RegistryNumber><NameOfSubstance>Aspirin</NameOfSubstance></Chemical>
     <Chemical><NameOfSubstance>Pills</NameOfSubstance></Chemical></ChemicalList>
+  <SupplMeshList><SupplMeshName Type="Disease">Segawa syndrome</SupplMeshName></SupplMeshList>
   <MeshHeadingList><MeshHeading><DescriptorName MajorTopicYN="N">Aspirin</DescriptorName></MeshHeading><MeshHeading>
     <DescriptorName MajorTopicYN="N">Pain</DescriptorName><QualifierName MajorTopicYN="Y">drug therapy</QualifierName>
   </MeshHeading></MeshHeadingList><CommentsCorrectionsList><CommentsCorrections RefType="ExpressionOfConcernIn">
@@ -306,8 +307,8 @@ def test_metadata(only):
         **always, "volume": "3", "issue": "2", "issn": "0000-1234", "pages": "11-9", "pmc": "PMC12",
         "authors": ["Doe J", "Roe A Jr"], "full_names": ["Doe, Jane", "Roe, Ann Jr"], "affiliation": "Clinic, Town.",
         "original_title": "Título.", "entry_date": "2019-02-28", "create_date": "2019-02-28",
-        "chemicals": ["Aspirin", "Pills"],
-        "registry_numbers": ["R16CO5Y76E", "0"], "mesh": ["Aspirin", "Pain"],
+        "chemicals": ["Aspirin", "Pills", "Segawa syndrome"],
+        "registry_numbers": ["R16CO5Y76E", "0", "0"], "mesh": ["Aspirin", "Pain"],
         "major_topics": ["Pain"], "subheadings": ["Pain/drug therapy"],
         "notices": ["Expression of concern in: J Test. 2020;1(2):3. PMID: 12", "Comment in: PMID: 999"],
     }  # fmt: skip

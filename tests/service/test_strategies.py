@@ -106,6 +106,8 @@ def test_a_query_of_a_librarian(librarian, row, way, capsys):
         ("smith ja metformin", "1"),
         ("Nakamura R JAMA", "8 34"),
         ("Inventive R. A trial. N Engl J Med. 2019;380:1011", "1"),
+        ("N Engl J Med 2019 380 1011", "1"),
+        ("N Engl J Med 380:1011", "1"),
         ("(Smith JA OR Muller K) NOT metformin", "6 9 16 35"),
         ("Smith JA et al. N Engl J Med", "1 16"),
         ("N Engl J Med 2019", "1"),

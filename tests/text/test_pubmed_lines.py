@@ -36,6 +36,7 @@ TYPES = 'a[ti] AND (("Clinical Trial, Phase III"[pt] OR "Review"[pt]) AND "Engli
         (PAGE, 'c AND (b[ti] AND "Review"[pt])'),  # the newest line is first
         (CSV, 'c AND (("b d"[ti] OR e) AND "Review"[pt])'),
         ("1. a[ti] 12345\n2. b 332\n3. 1 OR 2 1200", "a[ti] OR b"),
+        ("#1 a[ti] 1,234\n#2 soy*[ti] 12\n#3 #1 OR #2 1,240", "a[ti] OR soy*[ti]"),
         ("1. a[ti] (12345)\n2. b\n3. 1 OR 2", "a[ti] OR b"),
         ("1. a[ti] 2019\n2. b 2018", "b AND 2018"),  # years
         ("1. omega 3\n2. fish* AND vitamin b 12", "fish* AND vitamin AND b AND 12"),  # words
