@@ -41,6 +41,7 @@ _MISTAKES = {
     r"\b(\w+[?]\w+)": "'?' is no wildcard in {}: only '*' at the end of a word is, as in thrombo*",
     r"(?:^|[\s(])(\*\w+)": "'*' is ignored in {}: it stands at the end of a word, as in thrombo*",
     rf"(?i)\w(\[(?!(?:{_TAGS})\b)[a-z/ ]{{2,30}}\])(?=\s|$)": "{} is no tag of PubMed's, and is read as words",
+    r"\b(NEAR/\d{1,3})\b": "'{}' is read as words: words near each other are written \"two words\"[tiab:~3]",
     r'^[^"]*((?:(?<=\s)|^)"\w)[^"]*$': "the quote does not close, and is ignored",
 }
 MISTAKES = {re.compile(pattern): note for pattern, note in _MISTAKES.items()}

@@ -159,7 +159,7 @@ def _level(query: str, at: int, depth: int, loosened: list[str]) -> tuple[_Node,
         elif match["near"] is not None:
             if near or len(words) != 1 - behind:
                 raise _Unread
-            left, near = _alternatives(parts.pop()) if behind else [words.pop()], match["near"] or "1"
+            left, near = _alternatives(parts.pop()) if behind else [words.pop()], match["near"] or "0"
         elif match["word"]:
             words.append(match["word"].replace("$", "*"))
             if fields:
@@ -222,12 +222,12 @@ def _near(left: list[str], right: list[str], near: str, loosened: list[str]) -> 
     pairs = list[_Node]()
     for first in left:
         for second in right:
-            if "*" in first + second and int(near) > 1:
+            if "*" in first + second and int(near) > 0:
                 loosened.append(f"{first} adj{near} {second}")
                 pairs.append(_Node(operator="AND", parts=(_Node(first), _Node(second))))
             else:
-                phrase = _phrase([first, second])
-                pairs.append(_Node(phrase + (f":~{int(near) - 1}" if int(near) > 1 else "")))
+                phrase = _phrase([first, second])  # in this order for adj alone
+                pairs.append(_Node(phrase + (f":~{int(near) - 1}" if int(near) > 0 else "")))
     return pairs[0] if len(pairs) == 1 else _Node(operator="OR", parts=tuple(pairs))
 
 

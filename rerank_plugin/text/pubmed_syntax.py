@@ -293,6 +293,8 @@ class Reader:
             raise fault(
                 token, f"'*' within or before the word '{text:.40}'", "'*' stands at the end of a word, as in thrombo*"
             )
+        if truncated and name in ("pmid", "pmc", "doi"):
+            raise fault(token, f"'{text:.40}' is cut short", f"write the whole {name.upper()}, without '*'")
         if truncated and name in WORDS and len(re.findall(r"\w", bare)) < 2:
             raise fault(token, f"'{text:.40}' is too short for '*'", "write at least two letters before it")
         if not re.search(r"\w", bare):

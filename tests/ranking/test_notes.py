@@ -56,6 +56,7 @@ def test_what_is_read_as_words(text, noted):
     [
         ("(title:aspirin)", "'title:' is read as a word"),
         ("(wom?n)", "'?' is no wildcard in wom?n"),
+        ("sleep NEAR/3 quality", "'NEAR/3' is read as words"),
         ("of *thrombo", "'*' is ignored in *thrombo"),
         ("falls[foo] and", "[foo] is no tag of PubMed's"),
         ('he said "no', "the quote does not close"),

@@ -105,6 +105,7 @@ def test_what_is_not_answered_is_noted(text, read_as, note):
         ('"pain"[tiab:~3]', "character 1: a proximity of the one word"),
         ('"acute pain"[mh:~3]', "character 13: .* is no proximity"),
         ("2019:2015[dp]", "character 1: the dates 2019:2015 end before they begin"),
+        ("12*[pmid]", "character 1: '12\\*' is cut short; write the whole PMID"),
         ("9:5[pmid]", "character 1: the PMIDs 9:5 end before they begin"),
         ("a AND soon[dp]", "character 7: 'soon' is no date; write it as 2015"),
         ("2025/02/30[dp]", "'2025/02/30' is no date"),
