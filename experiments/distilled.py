@@ -219,7 +219,7 @@ def page(experiment: Experiment, command: str, minutes: str) -> str:
             TITLE,
             INTRODUCTION,
             f"```sh\n{command}\n```",
-            f"on {machine.processor()}, one thread. It took {minutes} minutes of CPU time, with these commands:",
+            f"on {machine.cpu_model()}, one thread. It took {minutes} minutes of CPU time, with these commands:",
             "```sh\n" + "\n".join(step.shown.partition(" > ")[0] for step in experiment.steps) + "\n```",
             "## Measured",
             markdown(table).strip(),
