@@ -39,6 +39,7 @@ _SYNTAX = re.compile(r"[\[\]\"*$|]|\b(?:AND|OR|NOT)\b|(?i:^\s*(?:and|or|not)\b)"
 _ENDED = re.compile(r"[])\"*/.]\s*$|#\d{1,4}\s*$")
 _UNENDED = re.compile(r"(?i:\b(?:and|or|not|adj\d*))\s*$|[,:]\s*$")
 _SORT = re.compile(r"\sSort by: [\w /]{1,40}$")
+_SHOWN_COMMENTS = 3  # lines that are left out
 _TAIL = 80  # characters: what stands behind a query, but for its filters
 HISTORY = (
     r"(?-i:^\s*(?:\#?\d{1,4}\s)?[\s.…>]*Search:\s|\sFilters:\s(?=[A-Z]|from\s\d|in\sthe\slast)"
@@ -89,7 +90,12 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     if before := " ".join(text[: begun[0].start()].split()):
         note(f"'{before:.60}' stands before the first numbered line, and is left out")
     ends = [*(match.start() for match in begun[1:]), len(text)]
-    queries = [_without_comments(text[match.end() : end], note) for match, end in zip(begun, ends)]
+    comments = list[str]()
+    queries = [_without_comments(text[match.end() : end], comments.append) for match, end in zip(begun, ends)]
+    for comment in comments[:_SHOWN_COMMENTS]:
+        note(f"'{comment:.60}' stands below a line of the strategy, and is left out")
+    if len(comments) > _SHOWN_COMMENTS:
+        note(f"{len(comments) - _SHOWN_COMMENTS} more lines below others are left out")
     bare = [_BARE.search(query.rstrip()[-_TAIL:]) for query in queries]
     counted = all(bare) and not all(_YEAR.fullmatch(match[1]) for match in bare if match)
     if counted and not any(map(_surely_counted, queries)):  # "vitamin b 12", "omega 3"
@@ -108,7 +114,7 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     return _from_elsewhere(found, note)
 
 
-def _without_comments(query: str, note: Callable[[str], None]) -> str:
+def _without_comments(query: str, comment: Callable[[str], None]) -> str:
     """A line of a strategy with spaces for what stands below it and is not the rest of it: a title, a date, a rule.
 
     Left out are lines without syntax below one that is complete: it ends as no words do, or is short or before an
@@ -128,7 +134,7 @@ def _without_comments(query: str, note: Callable[[str], None]) -> str:
             empty = True
             kept.append(" " * len(line))
         elif _COMMENT.match(line) or (plain and (ended or title)):
-            note(f"'{line.strip():.60}' stands below a line of the strategy, and is left out")
+            comment(line.strip())
             commented = True
             kept.append(" " * len(line))
         else:

@@ -148,6 +148,7 @@ def test_numbers_of_results_with_a_comma_beside_smaller_ones():
         ("1 a/\n2 b.ti.\n3 c\n4 1 or 2 and 3", '("a"[mh:noexp] OR b[ti]) AND c[tw]', 1),
         ("1. b.ti.\n2. c.ti.\n3. 1 or 2\n*****", "b[ti] OR c[ti]", 1),
         ("#1 a[ti]\nExposure:\n#2 b\n\nOutcomes and so on\n#3 1 OR 2\nSearched on 12 Nov 2026\nby us", "a[ti] OR b", 4),
+        ("1. a[ti]\n2. b[ti]" + "".join(f"\nAs {n}" for n in range(9)), "b[ti]", 4),
         ("1 a[ti]\n2 1 AND b[ti]\nSearched on 12 Nov 2026", "a[ti] AND b[ti]", 1),
         ("1. a[ti] OR\nLong covid\n2. (c\nD)\n3. 1 AND 2", "(a[ti] OR (Long AND covid)) AND (c AND D)", 0),
         ("(a[tiab]) AND (soy*[tiab])  (22 results)", "a[tiab] AND soy*[tiab]", 0),
