@@ -202,13 +202,13 @@ class Checkpoint(Reader[Any]):
                 raise InputError(f"{self.folder} holds the model '{self.name}' with {field} {value}, not '{name}'")
 
     def _state(self) -> tuple:
-        """The description, and path, inode, time and size of each file."""
+        """The folder as it was named, the description, and path, inode, time and size of each file."""
         files = [path for pattern in (CONFIG_FILE, *CHECKPOINT.files) for path in sorted(self.folder.glob(pattern))]
         if self.has_words and (source := word_vectors.vectors_folder(self.folder)) != self.folder:
             files += [path for name in WORDS if (path := source / name).exists()]
         states = [(path.resolve(), path.stat()) for path in files]
         description = json.dumps(self.description, sort_keys=True, default=str)
-        return description, *((path, stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in states)
+        return self.folder, description, *((path, stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in states)
 
     @property
     def has_words(self) -> bool:

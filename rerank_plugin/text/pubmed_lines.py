@@ -21,8 +21,11 @@ _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)
 _CSV = re.compile(r"\s*Search number[,\t]Query[,\t]")
-_COLUMNS = re.compile(r"\s*\d{1,4}\t[^\t\n]+\t[^\t\n]*\t[^\t\n]*\t[\d,]+\t\d\d:\d\d:\d\d\s*$", re.MULTILINE)
-_SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?Search(?::\s*|\s+(?=[(\"]))")
+_COLUMNS = re.compile(r"\s*\d{1,4}\t[^\t\n]+(?:\t[^\t\n]*){2,3}\t[\d,]+\t\d\d:\d\d:\d\d\s*$", re.MULTILINE)
+_HEADER = re.compile(
+    r"\s*Search(?:\t(?:Actions|Add to builder|Details|Query|Sort By|Filters|Items found|Results|Time))+[ \t]*$", re.M
+)
+_SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?(?:Add[ \t]+)?Search(?::\s*|\s+(?=[(\"]))")
 _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
 _COUNT = re.compile(
@@ -82,6 +85,8 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
     """The lines of a text, in their order. ``note`` takes what is left out."""
     if _CSV.match(text) or _COLUMNS.match(text):
         return sorted(_history(text))
+    if header := _HEADER.match(text):
+        text = " " * header.end() + text[header.end() :]
     begun = numbered(text)
     if not begun:
         marked = _MARKED.match(text)  # one line of Ovid, with its number
@@ -203,10 +208,13 @@ def _history(text: str) -> list[Line]:
         rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if copied else csv.reader(lines))
     except csv.Error as error:
         raise InputError(f"the history is no CSV file: {error}") from error
+    names = [name.strip().lower() for name in rows[0]]
     for row in rows:
         if len(row) > 2 and _NUMBER.fullmatch(row[0]):
             at = max(at, text.find(row[1].replace('"', '""'), at))
-            found.append(_line(int(row[0]), row[1], at, lambda query: query)._replace(filters=row[2]))
+            # "Sort By" stands before the filters since 2020; details, results and time behind them.
+            filters = row[names.index("filters")] if "filters" in names else row[-4] if len(row) > 5 else ""
+            found.append(_line(int(row[0]), row[1], at, lambda query: query)._replace(filters=filters))
     return found
 
 

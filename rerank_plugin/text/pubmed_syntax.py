@@ -30,7 +30,7 @@ MOST_DIGITS = 4  # of the number of a line, or of words
 SPLIT = "split the strategy into several"
 DATES = ("dp", "edat", "crdt", "ppdat", "epdat")
 _QUOTES = str.maketrans("“”„‟″＂", '""""""')
-_ID = re.compile(r"(?P<doi>10\.\d{4,9}/\S+)|(?P<pmid>[0-9]{6,8})")  # alone between operators
+_ID = re.compile(r"(?P<doi>10\.\d{4,9}/\S+)|(?P<pmc>[Pp][Mm][Cc]\d{4,9})|(?P<pmid>[0-9]{6,8})")  # between operators
 _PMIDS = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
 _REFERENCE = re.compile(r"#(\d{1,4})")
 _YEARS = re.compile(r"y_(\d{1,3})")  # of PubMed's filters
@@ -198,9 +198,10 @@ class Reader:
         return at
 
     def _untagged(self, words: list[Token], level: _Level) -> None:
-        """Add words side by side, or a PMID or DOI alone; words that name a heading of MeSH find it, too."""
-        if len(words) == 1 and words[0].kind == "word" and not level.tagged and (id := _ID.fullmatch(words[0].text)):
-            level.add(_Part(self._term(id[0], id.lastgroup or "pmid", words[0], False, None)), words[0])
+        """Add words side by side, or a list of PMIDs, DOIs and PMC ids; words that name a MeSH heading find it, too."""
+        if not level.tagged and all(word.kind == "word" for word in words) and (ids := _ids(words)):
+            named = [self._term(id[0], id.lastgroup or "pmid", words[0], False, None) for id in ids]
+            level.add(_Part(_together(named, OR)), words[0])
             return
         alone = self.term_mapping and not level.tagged and all(word.kind == "word" for word in words)
         if alone and (pair := self.pair(" ".join(word.text for word in words))):
@@ -404,6 +405,14 @@ class _Level:
             raise fault(self.operator, f"nothing follows {self.operator.kind}", "write a term after it, or remove it")
 
 
+def _ids(words: list[Token]) -> list[re.Match[str]]:
+    """The ids that words are, with commas or without; empty if one is another word."""
+    ids = [_ID.fullmatch(word.text) for word in words]
+    if not all(ids):
+        ids = [_ID.fullmatch(text) for word in words for text in re.findall(r"[^,;]+", word.text)]
+    return [id for id in ids if id] if all(ids) else []
+
+
 def _range(text: str, name: str, tokens: list[Token], at: int) -> tuple[str, int]:
     """The text of a date or a PMID with the end of its range, which may be a term of its own, and the next place."""
     if name not in (*DATES, "pmid") or at + 1 >= len(tokens) or tokens[at].text != ":":
@@ -446,7 +455,7 @@ def _with_field(tree: Strategy | None, name: str) -> Strategy | None:
     return tree._replace(field=name) if isinstance(tree, Term) and tree.field == ALL else tree
 
 
-def _together(terms: list[Strategy | None]) -> Any:
-    """The terms joined by AND; None if there are none."""
+def _together(terms: list[Strategy | None], operator: str = AND) -> Any:
+    """The terms joined by an operator; None if there are none."""
     kept = tuple(term for term in terms if term is not None)
-    return Group(AND, kept) if len(kept) > 1 else kept[0] if kept else None
+    return Group(operator, kept) if len(kept) > 1 else kept[0] if kept else None

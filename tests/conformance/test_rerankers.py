@@ -87,12 +87,12 @@ from pathlib import Path
 from rerank_plugin import rerankers
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.indexes.forward import ForwardIndex, Whole
+from rerank_plugin.indexes.forward import CommitData, ForwardIndex
 from rerank_plugin.indexes.segment import Segment
 rerankers.known_names()
 segment = Segment(Path(sys.argv[1], "segments", "000001"))
-whole = Whole(segment.terms, segment.document_frequency, json.loads(sys.argv[2]))
-index = ForwardIndex(Path(sys.argv[1]), [segment], whole)
+data = CommitData(segment.terms, segment.document_frequency, json.loads(sys.argv[2]))
+index = ForwardIndex(Path(sys.argv[1]), [segment], data)
 for spec in sys.argv[3:]:
     print(len(rerankers.load(spec, index).score(Query("q", "heart"), Candidates(index, [8, 1, 4], [3, 2, 1]))))
 print(sorted({"torch", "pyserini", "jnius", "gensim", "matplotlib"} & set(sys.modules)))

@@ -123,7 +123,7 @@ def command_of(folder, paper, options):
         ("pacrr", "--models bert", "unknown models bert; known: duet-local, drmm"),
         ("pacrr", "--sweep b", "--sweep: unknown collection b; known: a"),
         ("pacrr", "--collection c C T V E --judged b J", "--judged: unknown collection b; known: a, c"),
-        ("ktrel", "--trials -1", "--trials: must be at least 0"),
+        ("ktrel", "--trials -1", "--trials/--grid: must be at least 0"),
         ("ktrel", "--rm3-terms 10 0", "--rm3-terms: must be at least 1"),
         ("ktrel", "--test a F", "its own name"),
         ("ktrel", "--test validation E", "not 'validation'"),

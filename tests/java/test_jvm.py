@@ -174,7 +174,10 @@ def test_too_little_address_space_is_one_line(index_folder):
 
 def test_too_few_open_files_are_no_damage():
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + FILES // 2, limits[1]))
+    few = [os.open(os.devnull, os.O_RDONLY) for _ in range(FILES // 2)]  # each takes the lowest free number
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few[-1] + 1, limits[1]))
+    for descriptor in few:
+        os.close(descriptor)
     try:
         with pytest.raises(OSError, match="Too many open files$"):
             _check_open_files()

@@ -134,6 +134,25 @@ def test_a_strategy_of_ovid_and_lines_of_numbers():
     assert str(Reader().read("7     (a or b).ti. (1,234)")) == "a[ti] OR b[ti]"
 
 
+TABLE = "Search\tDetails\tQuery\tResults\tTime\n#2\t>\tSearch: #1 AND b\t12\t05:10:10\n#1\t>\tSearch: a\t9\t05:10:09"
+FILE = "Search number,Query,Sort By,Filters,Search Details,Results,Time\n1,a,Most Recent,English,x,9,05:10:10\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as"),
+    [
+        ("#1 a[ti]\n#2 90000001, 90000002,90000005\n#3 #1 NOT #2",
+         "a[ti] NOT (90000001[pmid] OR 90000002[pmid] OR 90000005[pmid])"),
+        ("a[ti] OR PMC9900013 10.1000/x;1", "a[ti] OR (PMC9900013[pmc] OR 10.1000/x;1[doi])"),
+        (TABLE, "a AND b"),
+        ("#1 Search (a)\n#2\tAdd\tSearch (#1) AND b\t12\t05:10:10", "a AND b"),
+        (FILE, 'a AND "English"[la]'),
+    ],
+)  # fmt: skip
+def test_what_librarians_pasted(text, read_as):
+    assert str(Reader().read(text)) == read_as
+
+
 def test_numbers_of_results_with_a_comma_beside_smaller_ones():
     found = lines('#1 "a b"[ti] 1,234\n#2 c*[ti] 12\n#3 #1 OR #2 1,240', pytest.fail)
     assert [line.query for line in found] == ['"a b"[ti]', "c*[ti]", "#1 OR #2"]
