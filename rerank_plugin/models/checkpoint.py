@@ -202,13 +202,14 @@ class Checkpoint(Reader[Any]):
                 raise InputError(f"{self.folder} holds the model '{self.name}' with {field} {value}, not '{name}'")
 
     def _state(self) -> tuple:
-        """The folder as it was named, the description, and path, inode, time and size of each file."""
+        """The description, and path, inode, time and size of each file; the folder, if that is no path everywhere."""
         files = [path for pattern in (CONFIG_FILE, *CHECKPOINT.files) for path in sorted(self.folder.glob(pattern))]
         if self.has_words and (source := word_vectors.vectors_folder(self.folder)) != self.folder:
             files += [path for name in WORDS if (path := source / name).exists()]
         states = [(path.resolve(), path.stat()) for path in files]
         description = json.dumps(self.description, sort_keys=True, default=str)
-        return self.folder, description, *((path, stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in states)
+        named = None if self.folder.is_absolute() else (self.folder, Path.cwd())
+        return named, description, *((path, stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in states)
 
     @property
     def has_words(self) -> bool:

@@ -34,7 +34,9 @@ _COUNT = re.compile(
 # A number of results if every line has one, or a word.
 _BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d{{1,3}}(?:,\d{{3}})+|\d+)\)?$")
 _BEHIND = re.compile(r"(?:(?<=[])\"*/.])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
-_LINES_ONLY = re.compile(r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*limit \d+ to .*", re.IGNORECASE)
+_LINES_ONLY = re.compile(
+    r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*(?:and|or)/[\d,-]+\s*|\s*limit \d+ to .*", re.IGNORECASE
+)
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _COMMENT = re.compile(r"\s*#\s*[^\W\d]")
 _RULE = re.compile(r"\s*[*=~_.-]{2,}\s*")  # a line of them
@@ -103,15 +105,22 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
         note(f"{len(comments) - _SHOWN_COMMENTS} more lines below others are left out")
     bare = [_BARE.search(query.rstrip()[-_TAIL:]) for query in queries]
     counted = all(bare) and not all(_YEAR.fullmatch(match[1]) for match in bare if match)
-    if counted and not any(map(_surely_counted, queries)):  # "vitamin b 12", "omega 3"
-        counted = False
-    doubtful = [query for query in queries if counted and not _surely_counted(query)]
-    if doubtful:
-        shown = " ".join(doubtful[0].split())
-        note(f"the numbers at the ends of all lines are read as numbers of results, as that of '{shown:.60}'")
+    certain = list(map(_surely_counted, queries))
+    counted = counted and any(sure or _SEARCH.match(query) for query, sure in zip(queries, certain))  # "vitamin b 12"
+    doubtful = [
+        query
+        for query, number, sure in zip(queries, bare, certain)
+        if number and not (sure or _YEAR.fullmatch(number[1]) or _SEARCH.match(query))
+    ]
+    if doubtful and (counted or any(number and sure for number, sure in zip(bare, certain))):
+        shown = " ".join(doubtful[0].split())[-60:]
+        if counted:
+            note(f"the numbers at the ends of all lines are read as numbers of results, as that of '{shown}'")
+        else:
+            note(f"the number at the end of '{shown}' is read as a word, not as one of results")
     found = [
-        _line(int(match[1]), query, match.end(), _without_number if counted else lambda query: query)
-        for match, query in zip(begun, queries)
+        _line(int(match[1]), query, match.end(), _without_number if counted or sure else lambda query: query)
+        for match, query, sure in zip(begun, queries, certain)
     ]
     numbers = [line.number for line in found]
     if numbers == sorted(numbers, reverse=True):
@@ -242,7 +251,7 @@ def _without(pattern: re.Pattern[str], query: str) -> str:
 def _surely_counted(query: str) -> bool:
     """Whether the number at the end of a line can hardly be a word: after a tag, a quote, lines or a limit."""
     query = query.rstrip()
-    if _SEARCH.match(query) or any(pattern.search(query[-_TAIL:]) for pattern in (_BEHIND, _COUNT)):
+    if any(pattern.search(query[-_TAIL:]) for pattern in (_BEHIND, _COUNT)):
         return True
     return _LINES_ONLY.fullmatch(_without_number(query)) is not None
 

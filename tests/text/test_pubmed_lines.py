@@ -147,6 +147,9 @@ FILE = "Search number,Query,Sort By,Filters,Search Details,Results,Time\n1,a,Mos
         (TABLE, "a AND b"),
         ("#1 Search (a)\n#2\tAdd\tSearch (#1) AND b\t12\t05:10:10", "a AND b"),
         (FILE, 'a AND "English"[la]'),
+        ("1. ab*.ti.\n2. b.ti.\n3. 1 or 2 45", "ab*[ti] OR b[ti]"),
+        ("1. ab*.ti.\n2. b.ti.\n3. or/1-2 1203", "ab*[ti] OR b[ti]"),
+        ('#1 "a"[ti] 12\n#2 b\n#3 #1 OR #2 1', '"a"[ti] OR b'),
     ],
 )  # fmt: skip
 def test_what_librarians_pasted(text, read_as):
