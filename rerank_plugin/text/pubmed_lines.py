@@ -26,6 +26,7 @@ _HEADER = re.compile(
     r"\s*Search(?:\t(?:Actions|Add to builder|Details|Query|Sort By|Filters|Items found|Results|Time))+[ \t]*$", re.M
 )
 _SEARCH = re.compile(r"[\s.…>]*(?:#?\d{1,4}\b[\s.…>]*)?(?:Add[ \t]+)?Search(?::\s*|\s+(?=[(\"]))")
+_EVERY_SEARCH = re.compile(r"(\s*(?:Add[ \t]+)?Search)[ \t:]")  # of every line of the older history, before words, too
 _NO_OPERATOR = r"(?<!\bAND)(?<!\bOR)(?<!\bNOT)(?<!\band)(?<!\bor)(?<!\bnot)"
 _TIME = re.compile(r"[ \t]+\d\d:\d\d:\d\d$")
 _COUNT = re.compile(
@@ -35,7 +36,9 @@ _COUNT = re.compile(
 _BARE = re.compile(rf"{_NO_OPERATOR}[ \t]+\(?(\d{{1,3}}(?:,\d{{3}})+|\d+)\)?$")
 _BEHIND = re.compile(r"(?:(?<=[])\"*/.])|(?<=#\d)|(?<=#\d\d))[ \t]+\d+$")  # no word of a query
 _LINES_ONLY = re.compile(
-    r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*(?:and|or)/[\d,-]+\s*|\s*limit \d+ to .*", re.IGNORECASE
+    r"[\s\d#()]*(?:\b(?:and|or|not)\b[\s\d#()]+)+|\s*(?:and|or)/[\d,-]+\s*|\s*remove duplicates from \d+\s*|"
+    r"\s*limit \d+ to .*",
+    re.IGNORECASE,
 )
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _COMMENT = re.compile(r"\s*#\s*[^\W\d]")
@@ -103,6 +106,8 @@ def lines(text: str, note: Callable[[str], None]) -> list[Line]:
         note(f"'{comment:.60}' stands below a line of the strategy, and is left out")
     if len(comments) > _SHOWN_COMMENTS:
         note(f"{len(comments) - _SHOWN_COMMENTS} more lines below others are left out")
+    if all(map(_EVERY_SEARCH.match, queries)):
+        queries = [_EVERY_SEARCH.sub(r"\1:", query, count=1) for query in queries]
     bare = [_BARE.search(query.rstrip()[-_TAIL:]) for query in queries]
     counted = all(bare) and not all(_YEAR.fullmatch(match[1]) for match in bare if match)
     certain = list(map(_surely_counted, queries))

@@ -146,6 +146,7 @@ FILE = "Search number,Query,Sort By,Filters,Search Details,Results,Time\n1,a,Mos
         ("a[ti] OR PMC9900013 10.1000/x;1", "a[ti] OR (PMC9900013[pmc] OR 10.1000/x;1[doi])"),
         (TABLE, "a AND b"),
         ("#1 Search (a)\n#2\tAdd\tSearch (#1) AND b\t12\t05:10:10", "a AND b"),
+        ("#1 Search (a)[ti] 1203\n#2 Search b 98\n#3 Search #1 AND #2 12", "a[ti] AND b"),
         (FILE, 'a AND "English"[la]'),
         ("1. ab*.ti.\n2. b.ti.\n3. 1 or 2 45", "ab*[ti] OR b[ti]"),
         ("1. ab*.ti.\n2. b.ti.\n3. or/1-2 1203", "ab*[ti] OR b[ti]"),
