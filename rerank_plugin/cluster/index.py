@@ -270,7 +270,8 @@ class RemoteStage:
             self.index.check_filter(query.filter)
         text = self.read(query.text.encode(errors="replace").decode())
         with pyjnius_lock:
-            words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
+            tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
+            words = Counter(tokens.toArray())
         if not words and (query.filter is None or query.filter.strategy is None):
             return Candidates(self.forward, [], [])
         whole = WholeQuery(list(words), list(words.values()), self.index.word_frequencies(field, list(words)))

@@ -82,7 +82,8 @@ class Agreement:
         used, held, count = analyzer(name), 0, 0
         for number, text in self.texts.items():
             try:
-                terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, text).toArray()
+                tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, text)
+                terms = tokens.toArray()
             except JavaException as error:
                 message = str(error).splitlines()[0]
                 raise InputError(f"this Java cannot analyze texts by '{name}' ({message:.200})") from None

@@ -34,7 +34,8 @@ STEP = 0.1  # seconds
 ASKED = 2.0  # seconds, beyond which Lucene asks us whether to go on: each time it waits for Python's lock
 TRIES = 5  # to list the commits of an index from which an update removes older ones
 Counts = Mapping[str, tuple[int, int]]  # of each field, the documents that have it and its words in all
-# Pyjnius binds a method to the object that used it last, in any thread.
+# Pyjnius binds a method to the object that used it last, in any thread: so arguments are made before their method is
+# named, or under this lock, and an object is held by a name while Java uses it.
 pyjnius_lock = RLock()
 
 
@@ -93,7 +94,8 @@ def find_commit(directory: Any, folder: Path, file: str) -> Any:
     readers = java_class("org.apache.lucene.index.DirectoryReader")
     for tries_left in reversed(range(TRIES)):
         try:
-            commits = readers.listCommits(directory).toArray()
+            listed = readers.listCommits(directory)
+            commits = listed.toArray()
             break
         except JavaException:  # Lucene read an older commit whose files the end of an update then removed, with it
             if not tries_left:
@@ -111,7 +113,8 @@ def commit_files(reader: Any) -> tuple[str, list[str]]:
 
     commit = cast("org.apache.lucene.index.DirectoryReader", reader).getIndexCommit()
     commit = cast("org.apache.lucene.index.IndexCommit", commit)
-    return commit.getSegmentsFileName(), sorted(commit.getFileNames().toArray())
+    names = commit.getFileNames()
+    return commit.getSegmentsFileName(), sorted(names.toArray())
 
 
 def without_stored_fields(reader: Any) -> Any:

@@ -165,7 +165,8 @@ class StrategyQueries:
 
     def _tokens(self, text: str, builder: Any) -> list[str]:
         used = self.unstemmed_analyzer if builder is self.as_they_stand else self.analyzer
-        return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, self.read(text)).toArray())
+        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, self.read(text))
+        return list(tokens.toArray())
 
     def _near(self, field: str, term: Term, builder: Any) -> Any | None:
         spans = "org.apache.lucene.queries.spans.Span"

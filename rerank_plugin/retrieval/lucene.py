@@ -132,7 +132,7 @@ class LuceneFirstStage:
         if not kinds:
             return None
         headings = Headings.of(self.index.knowledge) if MESH in kinds else None
-        return Expansion(kinds, field, lambda text: self._tokens(text).toArray(), headings)
+        return Expansion(kinds, field, self._terms, headings)
 
     def _new_relevance_model(self) -> RelevanceModel:
         return RelevanceModel(self.reader, self.analyzer, self.read, self.config.field)
@@ -222,10 +222,13 @@ class LuceneFirstStage:
         They are those of `search`, except with RM3.
         """
         text, words, _ = self._read(query)
-        term, ids = java_class("org.apache.lucene.util.BytesRef"), java_class("java.util.ArrayList")()
-        for docid in self.forward.ids.take(rows):
-            ids.add(term(docid.encode()))
-        among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        term = java_class("org.apache.lucene.util.BytesRef")
+        terms = [term(docid.encode()) for docid in self.forward.ids.take(rows)]
+        with pyjnius_lock:
+            ids = java_class("java.util.ArrayList")()
+            for each in terms:
+                ids.add(each)
+            among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
         scores = np.zeros(len(rows), np.float32)
         with self._limited(f"query {query.id}") as limited:
             numbers, found = limited._hits(clauses((words, "MUST"), (among, "FILTER")), max(len(rows), 1))
@@ -300,6 +303,10 @@ class LuceneFirstStage:
 
     def _tokens(self, text: str) -> Any:
         return java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
+
+    def _terms(self, text: str) -> list[str]:
+        tokens = self._tokens(text)  # held: pyjnius would release it while Java uses it
+        return list(tokens.toArray())
 
     def _best(self, search: LuceneSearch, words: Any, depth: int) -> Candidates:
         """The best ``depth`` documents of a search.

@@ -1,7 +1,9 @@
 """What else the words of a query find."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import rerank_plugin as rp
@@ -55,15 +57,24 @@ def test_what_is_found(index, text, expand, without, expanded):
 
 
 def test_threads_search_at_the_same_time(index):
+    """Pyjnius shares the methods of a class among threads, which take turns more often here than usual."""
     stage = LuceneConfig(expand="spellings,phrases,subjects,mesh").open(index)
     strategy = Filter((), strategy=Term("anemia"))
+    texts, rows = ("anemia IL-17", "heart attack", "aspirin"), np.arange(len(index.forward))
 
-    def search(_):
-        return stage.search(Query("q", "anemia IL-17 heart attack"), 9).rows.tolist(), index.count(strategy)
+    def search(number):
+        query = Query("q", texts[number % len(texts)])
+        found = stage.search(query, 9)
+        return found.rows.tolist(), stage.scores_of(query, rows[number % 2 :]).tolist(), index.count(strategy)
 
-    with ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(search, range(60)))
-    assert results == results[:1] * 60 and results[0][1] == 2
+    expected, usual = [search(number) for number in range(6)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            results = list(threads.map(search, range(60)))
+    finally:
+        sys.setswitchinterval(usual)
+    assert results == expected * 10 and results[0][2] == 2
 
 
 @pytest.mark.parametrize("text", ["anemia IL-6 anemia", "the heart of il", ""])
