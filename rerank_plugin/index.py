@@ -360,7 +360,7 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     seconds, store = time.monotonic() - started, encoder.store()
     assert store is not None, "it has just been written"
     rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"
-    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    megabytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     print(f"{folder}: {documents:,} documents, {store.size} numbers each, {megabytes:,.1f} MB, {rate}")
     number = store.inverted_lists
     searched = "all of them are searched"

@@ -326,7 +326,8 @@ def limited(searcher: Any) -> Any:
     if (seconds := seconds_left()) < inf:
         stop_if_asked()
         timer = java_class("org.apache.lucene.index.QueryTimeoutImpl")
-        searcher.setTimeout(_asking() if seconds > ASKED and may_be_stopped() else timer(1 + int(1000 * seconds)))
+        timeout = _asking() if seconds > ASKED and may_be_stopped() else timer(1 + int(1000 * seconds))
+        searcher.setTimeout(timeout)
     return searcher
 
 
@@ -370,7 +371,8 @@ def matching_numbers(reader: Any, query: Any) -> np.ndarray:
     for number in range(leaves.size()):
         with pyjnius_lock:
             leaf = leaves.get(number)
-            bits = bit_set(leaf.reader().maxDoc())
+            segment = leaf.reader()
+            bits = bit_set(segment.maxDoc())
         documents = _match(weight, leaf, bits, documents)
         with pyjnius_lock:
             if not bits.cardinality():  # as of a rare value, in most segments

@@ -176,7 +176,8 @@ class StrategyQueries:
             return self._phrase(field, term, builder)
         for token in tokens:
             near.addClause(java_class(f"{spans}TermQuery")(self.term(field, token)))
-        return near.setSlop(term.near).build()
+        near.setSlop(term.near)
+        return near.build()
 
     def _truncated(self, field: str, term: Term, builder: Any) -> Any | None:
         """The query of a truncated word, or of a phrase whose last word is truncated."""
@@ -204,7 +205,9 @@ class StrategyQueries:
         prefix, multi = java_class("org.apache.lucene.search.PrefixQuery"), "org.apache.lucene.search.MultiTermQuery"
         listed = prefix(self.term(field, beginning), java_class(multi).SCORING_BOOLEAN_REWRITE)
         with suppress(JavaException):  # more than MOST_CLAUSES
-            forms = cast("org.apache.lucene.search.BooleanQuery", listed.rewrite(self.searcher)).clauses().size()
+            rewritten = cast("org.apache.lucene.search.BooleanQuery", listed.rewrite(self.searcher))
+            listed_forms = rewritten.clauses()
+            forms = listed_forms.size()
             if forms <= MOST_FORMS and self.forms + forms <= MOST_FORMS_TOGETHER:
                 self.forms += forms
                 return prefix(self.term(field, beginning))
@@ -286,9 +289,13 @@ class StrategyQueries:
 
     def _longer(self, field: str, beginning: str) -> str | None:
         """The first value of a field that begins so and goes on with another word; None if none does."""
-        listed = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field).iterator()
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field)
+        listed = terms.iterator()
         found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(f"{beginning} ".encode()))
-        value = "" if found.toString() == "END" else listed.term().utf8ToString()
+        if found.toString() == "END":
+            return None
+        first = listed.term()
+        value = first.utf8ToString()
         return value if value.startswith(f"{beginning} ") else None
 
     def _with_abstract(self, term: Term) -> Any | None:

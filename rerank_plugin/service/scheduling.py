@@ -150,7 +150,7 @@ class Scheduler:
             if job.item is not MISSING:
                 raise
         item = await self._slowly(prepare)
-        return await self._batched(Job(lambda: item, batch_function, finish))
+        return await self.batched(lambda: item, batch_function, finish)
 
     async def _batched(self, job: Job) -> Any:
         with self.lock:

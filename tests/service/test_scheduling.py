@@ -122,6 +122,19 @@ def test_others_do_not_wait_for_slow_work_and_it_ends_with_its_client(scheduler,
     asyncio.run(run())
 
 
+def test_work_that_is_slow_to_begin_and_to_end_is_answered(scheduler, monkeypatch):
+    monkeypatch.setattr(scheduling, "QUICK", 0)
+
+    def slow(value):
+        stop_if_asked()  # is too late in the first thread
+        return value
+
+    async def run():
+        return await scheduler.batched(lambda: slow(2), list, lambda result: slow(result) + 1)
+
+    assert asyncio.run(run()) == 3
+
+
 class Watched(Scheduler):
     """A scheduler whose thread pauses where it finds that no job waits, for another thread to add one."""
 
