@@ -1,14 +1,19 @@
-"""Reloads, on SIGHUP or ``/admin/reload``: one at a time, and given up when the service ends."""
+"""Reloads, on SIGHUP, ``/admin/reload`` or a new commit: one at a time, and given up when the service ends."""
 
 from __future__ import annotations
 
 import logging
+import os
 from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.stopping import Stopped, stopping
+from rerank_plugin.indexes.layout import DESCRIPTION
+from rerank_plugin.indexes.opening import named_location
 from rerank_plugin.service.collections import Collections
 from rerank_plugin.service.metrics import Metrics
 
@@ -16,13 +21,18 @@ log = logging.getLogger(__name__)
 
 
 class Reloads:
-    """A thread that reopens all indexes and rerankers when asked to.
+    """A thread that reopens all indexes and rerankers when asked to, and when an index has a new commit.
 
-    Reloads that are asked for while one runs are one reload, which follows it: it opens what is there by then.
+    Reloads that are asked for while one runs are one reload, which follows it: it opens what is there by then. After
+    one that fails, the thread waits for the next commit.
+
+    Args:
+        watch: seconds between looks for new commits; 0 for none.
     """
 
-    def __init__(self, collections: Collections, metrics: Metrics):
-        self.collections, self.metrics, self.abandoned = collections, metrics, False
+    def __init__(self, collections: Collections, metrics: Metrics, watch: float = 0):
+        self.collections, self.metrics, self.watch, self.abandoned = collections, metrics, watch, False
+        self.commits = self._read_commits({})
         self.asked: SimpleQueue[Future[InputError | None] | None] = SimpleQueue()
         self.thread = Thread(target=self._run, name="reloads")
         self.thread.start()
@@ -34,7 +44,7 @@ class Reloads:
         return future
 
     def _run(self) -> None:
-        while (first := self.asked.get()) is not None:
+        while (first := self._next()) is not None:
             asked = [first]
             try:
                 while (more := self.asked.get_nowait()) is not None:
@@ -47,8 +57,29 @@ class Reloads:
                 if future.set_running_or_notify_cancel():  # else the client has gone
                     future.set_result(result)
 
+    def _next(self) -> Future[InputError | None] | None:
+        """The next that was asked for, or one for a new commit."""
+        while True:
+            try:
+                return self.asked.get(timeout=self.watch or None)
+            except Empty:
+                if self._read_commits(self.commits) != self.commits:
+                    return Future()
+
+    def _read_commits(self, before: dict[Path, tuple[int, ...]]) -> dict[Path, tuple[int, ...]]:
+        """What the system knows of the commits' files; as it was before while there is none, as in a rebuild."""
+        commits = before.copy()
+        for index in self.collections.config.indexes.values():
+            named = named_location(index)
+            path = (Path(index) if named is None else named[0]) / DESCRIPTION
+            with suppress(OSError):
+                status = os.stat(path)
+                commits[path] = (status.st_ino, status.st_mtime_ns, status.st_size)
+        return commits
+
     def _reload(self) -> InputError | None:
         error: Exception
+        self.commits = self._read_commits(self.commits)
         try:
             with stopping(lambda: self.abandoned):
                 self.collections.reload()

@@ -13,6 +13,7 @@ from rerank_plugin.base.records import DEPTH
 from rerank_plugin.base.settings import setting
 from rerank_plugin.models.base import RerankerOptions
 
+MAX_WATCH = 86_400
 NO_RERANKER = "none"  # the name of the first stage's order
 
 
@@ -48,6 +49,7 @@ class ServiceConfig:
     public_names: tuple[str, ...] = ()
     first_stage: str = setting("bm25", "default first stage of requests")
     depth: int = setting(DEPTH, "default number of candidates to re-rank")
+    watch: float = setting(0.0, "seconds between looks for new commits of the indexes, which are reloaded; 0 for none")
     deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
     step_seconds: float = setting(10.0, "seconds after which a first stage, or the making of an answer, is refused")
     queue: int = setting(
@@ -102,6 +104,8 @@ class ServiceConfig:
         for name in (*positive, "most_unpacked_megabytes", "most_held_megabytes"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}: it must be above 0")
+        if not 0 <= self.watch <= MAX_WATCH:
+            raise InputError(f"watch is {self.watch}: it must be from 0 to {MAX_WATCH} seconds")
         if wrong := [name for name in (*self.indexes, *self.rerankers) if not name.isprintable()]:
             raise InputError(f"the name {wrong[0]!r} has a control character: give it another one")
         if wrong := [name for name in self.public_names if not re.fullmatch(r"\*|[^\s/:]+", name)]:

@@ -43,7 +43,7 @@ class Service:
         max_batch = available_threads() if config.running.device == "cpu" else QUERIES_AT_ONCE
         self.scheduler = Scheduler(config.threads, config.queue, max_batch, config.step_seconds)
         self.metrics = Metrics(self.scheduler)
-        self.reloads = Reloads(self.collections, self.metrics)
+        self.reloads = Reloads(self.collections, self.metrics, config.watch)
         self.started = int(time.time())
         log.info("ready: everything open and warm after %.1f s", time.monotonic() - opening)
 

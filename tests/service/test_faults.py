@@ -19,6 +19,7 @@ from rerank_plugin.base.stopping import Stopped
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
+from rerank_plugin.indexes.updating import delete
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
@@ -452,10 +453,10 @@ def test_a_reload_fails_no_request_and_serves_the_new_index(service, folder, tmp
 
 
 def test_an_update_is_searchable_when_it_is_answered(index_folder, tmp_path):
-    """Searches that run meanwhile use the old commit; a request that fails changes nothing."""
+    """Running searches use the old commit; a request that fails changes nothing; commits of others are seen."""
     folder = shutil.copytree(index_folder, tmp_path / "index")
     config = ServiceConfig(
-        {"small": str(folder)}, {"blocking": f"{__name__}:BlockingReranker"}, token="geheim", deadline=60
+        {"small": str(folder)}, {"blocking": f"{__name__}:BlockingReranker"}, token="geheim", deadline=60, watch=0.05
     )
     new = {"id": "new", "title": "A new document", "abstract": "Quokka.", "metadata": {"journal": "J"}}
     with serving(config, headers=TOKEN) as service:
@@ -481,6 +482,8 @@ def test_an_update_is_searchable_when_it_is_answered(index_folder, tmp_path):
         assert Index(folder).description["number"] == 3
         assert update(merge=True).json() == {"documents": 40, "status": "reloaded"}
         assert service.post("/admin/update", json={}, headers={"Authorization": ""}).status_code == 401
+        delete(folder, ["new"])
+        wait_until(lambda: service.get("/v1/indexes").json()["indexes"][0]["documents"] == 39)
 
 
 def test_a_reload_serves_the_new_checkpoint(index_folder, tmp_path):
