@@ -23,6 +23,7 @@ import logging
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,15 @@ TEXTS = {
     "volume": "Article/Journal/JournalIssue/Volume",
     "issue": "Article/Journal/JournalIssue/Issue",
     "pages": "Article/Pagination/MedlinePgn",
-    "affiliation": "Article/AuthorList/Author[1]/AffiliationInfo/Affiliation",
 }
-CREATED = ("PubmedData/History/PubMedPubDate[@PubStatus='entrez']", "MedlineCitation/DateCreated", "DateCreated")
-ENTERED = ("PubmedData/History/PubMedPubDate[@PubStatus='pubmed']", *CREATED)
-DOIS = ("Article/ELocationID[@EIdType='doi']", "ArticleIdList/ArticleId[@IdType='doi']")
+AFFILIATION = "AffiliationInfo/Affiliation"
+CITATIONS = ("MedlineCitation", "BookDocument")
+NAMES = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
+PARENTS = frozenset(
+    "MedlineCitation BookDocument Book Article Abstract AuthorList Journal JournalIssue Pagination MedlineJournalInfo "
+    "MeshHeadingList ChemicalList SupplMeshList KeywordList PublicationTypeList CommentsCorrectionsList PubmedData "
+    "PubmedBookData History ArticleIdList".split()
+)  # of elements that are read; others, such as ReferenceList, may be long
 _OWN_PMID = re.compile(rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID\b[^>]*>\s*(\d{1,9})\s*</PMID>")
 PMIDS_BLOCK = 1 << 23  # bytes that are searched at once
 _CAPITAL = re.compile("[A-Z]")
@@ -207,8 +212,50 @@ def _number(pmid: str) -> int:
 
 def _citation(record: Any) -> Any:
     """The parent of the PMID: the citation of an article, the document of a book, or the record itself."""
-    children = map(record.find, ("MedlineCitation", "BookDocument"))
+    children = map(record.find, CITATIONS)
     return next((child for child in children if child is not None), record)
+
+
+class _Elements:
+    """The elements of a record by path, from one walk: searching for each of some sixty takes twice as long.
+
+    Attributes:
+        citation, article: prefixes of paths of the parent of the PMID, and of that of the title: the document of a book
+            has the same elements as an article without this level.
+    """
+
+    def __init__(self, record: Any):
+        self.paths = dict[str, list[Any]]()
+        self._walk(record, "")
+        self.citation = next((f"{name}/" for name in CITATIONS if name in self.paths), "")
+        article = f"{self.citation}Article"
+        self.article = f"{article}/" if article in self.paths else self.citation
+
+    def _walk(self, parent: Any, path: str) -> None:
+        for child in parent:
+            if isinstance(child.tag, str):  # otherwise an unexpanded entity
+                of_child = path + child.tag
+                self.paths.setdefault(of_child, []).append(child)
+                if child.tag in PARENTS:
+                    self._walk(child, f"{of_child}/")
+
+    def of_citation(self, path: str) -> Sequence[Any]:
+        return self.paths.get(self.citation + path, ())
+
+    def of_article(self, path: str) -> Sequence[Any]:
+        return self.paths.get(self.article + path, ())
+
+    def numbers(self, kind: str) -> Iterator[Any]:
+        """The elements with an identifier of this kind beside the PMID, as ``doi``."""
+        for parent in dict.fromkeys((self.citation, "PubmedData/", "PubmedBookData/", "")):
+            for element in self.paths.get(f"{parent}ArticleIdList/ArticleId", ()):
+                if element.get("IdType") == kind:
+                    yield element
+
+    def history(self, status: str) -> Sequence[Any]:
+        """The date at which the record got a status, if it says so."""
+        dates = self.paths.get("PubmedData/History/PubMedPubDate", ())
+        return [date for date in dates if date.get("PubStatus") == status][:1]
 
 
 def _pmid(pmid: Any) -> str:
@@ -217,81 +264,80 @@ def _pmid(pmid: Any) -> str:
 
 
 def _document(record: Any, path: Path, problems: Problems, ids_required: bool) -> Document | None:
-    citation = _citation(record)
-    article = citation.find("Article")
-    if article is None:  # the document of a book has the same elements without this level
-        article = citation
-    pmid = _pmid(citation.find("PMID"))
-    title, sections = _title(article), _sections(citation, article)
+    elements = _Elements(record)
+    pmid = _pmid(next(iter(elements.of_citation("PMID")), None))
+    title, sections = _title(elements), _sections(elements)
     where = f"{path}: PMID {pmid}" if pmid else f"{path}: {title[:60]!r}"
-    metadata, unusable = _metadata(record, citation, article, pmid)
-    document = usable(pmid, title, _abstract(sections), where, problems, ids_required, metadata)
+    abstract = _abstract(sections)
+    metadata, unusable = _metadata(elements, pmid, title, abstract)
+    document = usable(pmid, title, abstract, where, problems, ids_required, metadata)
     if document is not None:
-        if entities := _entities(article, sections):
+        if entities := _entities(record, elements, sections):
             problems.add(UNEXPANDED, f"{where} ({', '.join(entities)})")
         for name in unusable:
             problems.add(UNUSABLE_METADATA, f"{where} ({name})")
     return document
 
 
-def _metadata(record: Any, citation: Any, article: Any, pmid: str) -> tuple[dict[str, Any], list[str]]:
+def _metadata(elements: _Elements, pmid: str, title: str, abstract: str) -> tuple[dict[str, Any], list[str]]:
     """The metadata of an article, in the form of :mod:`rerank_plugin.base.filters`, and its unreadable dates."""
-    types = _texts(article.iter("PublicationType"))
-    notes = list(citation.iterfind("CommentsCorrectionsList/CommentsCorrections"))
-    date, unusable = _date(article)
-    parents = citation, record.find("PubmedData"), record.find("PubmedBookData"), record
-    elements = (element for path in DOIS for parent in parents if parent is not None
-                for element in parent.iterfind(path) if element.get("ValidYN") != "N")  # fmt: skip
-    dois = map(DOI.search, _texts(elements))
-    headings = [(name, heading) for heading in citation.iterfind("MeshHeadingList/MeshHeading")
-                for name in _texts(heading.iterfind("DescriptorName"))]  # fmt: skip
-    numbers = {
-        name: next(iter(_texts(chemical.iterfind("RegistryNumber"))), "0")
-        for chemical in citation.iterfind("ChemicalList/Chemical")
-        for name in _texts(chemical.iterfind("NameOfSubstance"))
-    }
-    for name in _texts(citation.iterfind("SupplMeshList/SupplMeshName")):  # diseases and protocols
-        numbers.setdefault(name, "0")
-    authors = list(article.iterfind("AuthorList/Author"))
-    full_names = [_author(author, "ForeName") for author in authors]
+    of_citation, of_article = elements.of_citation, elements.of_article
+    types = _texts([*of_article("PublicationTypeList/PublicationType"), *of_article("PublicationType")])
+    notes = of_citation("CommentsCorrectionsList/CommentsCorrections")
+    date, unusable = _date(elements)
+    dois = [element for element in of_citation("Article/ELocationID") if element.get("EIdType") == "doi"]
+    valid = (element for element in (*dois, *elements.numbers("doi")) if element.get("ValidYN") != "N")
+    headings = [
+        (name, parts)
+        for parts in map(_texts_by_name, of_citation("MeshHeadingList/MeshHeading"))
+        for name, _ in parts.get("DescriptorName", ())
+    ]
+    chemicals = dict[str, str]()  # and their registry numbers
+    for parts in map(_texts_by_name, of_citation("ChemicalList/Chemical")):
+        for name, _ in parts.get("NameOfSubstance", ()):
+            chemicals[name] = next((number for number, _ in parts.get("RegistryNumber", ())), "0")
+    for name in _texts(of_citation("SupplMeshList/SupplMeshName")):  # diseases and protocols
+        chemicals.setdefault(name, "0")
+    authors = [_author(author) for author in of_article("AuthorList/Author")]
+    created = (*elements.history("entrez"), *of_citation("DateCreated"))
     metadata = {
         "date": date,
-        "journal": next((text for path in JOURNALS for text in _texts(citation.iterfind(path))), ""),
-        "authors": [name for author in authors if (name := _author(author))],
-        "full_names": [name for name in full_names if name] if any(", " in name for name in full_names) else [],
+        "journal": next((text for path in JOURNALS for text in _texts(of_citation(path))), ""),
+        "authors": [short for short, _ in authors if short],
+        "full_names": [full for _, full in authors if full] if any(", " in full for _, full in authors) else [],
         "mesh": [name for name, _ in headings],
-        "major_topics": [name for name, heading in headings if heading.find("*[@MajorTopicYN='Y']") is not None],
+        "major_topics": [
+            name
+            for name, parts in headings
+            if any(part.get("MajorTopicYN") == "Y" for named in parts.values() for _, part in named)
+        ],
         "subheadings": [
             f"{name}/{qualifier}"[:LONGEST]
-            for name, heading in headings
-            for qualifier in _texts(heading.iterfind("QualifierName"))
+            for name, parts in headings
+            for qualifier, _ in parts.get("QualifierName", ())
         ],
         "types": types,
-        "languages": _texts(article.iterfind("Language")),
+        "languages": _texts(of_article("Language")),
         "retracted": "Retracted Publication" in types or any(note.get("RefType") == "RetractionIn" for note in notes),
         "notices": [notice for note in notes if (notice := _notice(note))],
-        "electronic_date": _day(article.find("ArticleDate")),
-        "chemicals": list(numbers),
-        "registry_numbers": list(numbers.values()) if any(number != "0" for number in numbers.values()) else [],
-        "entry_date": next(filter(None, (_day(record.find(path)) for path in ENTERED)), ""),
-        "create_date": next(filter(None, (_day(record.find(path)) for path in CREATED)), ""),
-        "pmc": next(
-            (
-                text
-                for parent in parents
-                if parent is not None
-                for text in _texts(parent.iterfind("ArticleIdList/ArticleId[@IdType='pmc']"))
-            ),
+        "electronic_date": _day(of_article("ArticleDate")[:1]),
+        "chemicals": list(chemicals),
+        "registry_numbers": list(chemicals.values()) if any(number != "0" for number in chemicals.values()) else [],
+        "entry_date": _day((*elements.history("pubmed"), *created)),
+        "create_date": _day(created),
+        "pmc": next(iter(_texts(elements.numbers("pmc"))), ""),
+        "original_title": _original_title(elements, title),
+        "other_abstract": _other_abstract(elements, abstract),
+        "url": pubmed_address(pmid),
+        "doi": next((match[0] for match in map(DOI.search, _texts(valid)) if match), ""),
+        "keywords": list(dict.fromkeys(_texts(of_citation("KeywordList/Keyword")))),
+        "affiliation": next(
+            (text for author in of_article("AuthorList/Author")[:1] for text in _texts(author.iterfind(AFFILIATION))),
             "",
         ),
-        "original_title": _original_title(article),
-        "other_abstract": _other_abstract(citation, article),
-        "url": pubmed_address(pmid),
-        "doi": next((match[0] for match in dois if match), ""),
-        "keywords": list(dict.fromkeys(_texts(citation.iterfind("KeywordList/Keyword")))),
-        PMID_VERSION: _version(citation.find("PMID"), 0) or None,
+        PMID_VERSION: _version(next(iter(of_citation("PMID")), None), 0) or None,
     }
-    metadata |= {name: next(iter(_texts(citation.iterfind(path))), "") for name, path in TEXTS.items()}
+    metadata |= {name: next(iter(_texts(of_citation(path))), "") for name, path in TEXTS.items()}
     if metadata["full_journal_title"] == metadata["journal"]:
         del metadata["full_journal_title"]
     return {name: value for name, value in metadata.items() if value not in ("", [], None)}, unusable
@@ -302,13 +348,25 @@ def _texts(elements: Iterable[Any]) -> list[str]:
     return [text[:LONGEST] for text in map(text_of, elements) if text]
 
 
-def _author(author: Any, given: str = "Initials") -> str:
-    """The name of an author, ``King ML Jr`` or with the ``ForeName`` ``King, Martin L Jr``, or of a group."""
-    separator = " " if given == "Initials" else ", "
-    name = separator.join(
-        name for path in ("LastName", given, "CollectiveName") for name in _texts(author.iterfind(path))
-    )
-    return " ".join((name, *_texts(author.iterfind("Suffix")))) if name else ""
+def _texts_by_name(element: Any) -> dict[str, list[tuple[str, Any]]]:
+    """The non-empty texts of an element's children with these children, by name."""
+    texts = dict[str, list[tuple[str, Any]]]()
+    for child in element.iterchildren("{*}*"):
+        if text := text_of(child)[:LONGEST]:
+            texts.setdefault(child.tag, []).append((text, child))
+    return texts
+
+
+def _author(author: Any) -> tuple[str, str]:
+    """The name of an author, ``King ML Jr`` and with first names ``King, Martin L Jr``, or twice that of a group."""
+    of = {name: text for child in author if (name := child.tag) in NAMES and (text := text_of(child)[:LONGEST])}
+    last, group, suffix = of.get("LastName"), of.get("CollectiveName"), of.get("Suffix")
+
+    def joined(separator: str, given: str | None) -> str:
+        name = separator.join(filter(None, (last, given, group)))
+        return f"{name} {suffix}" if name and suffix else name
+
+    return joined(" ", of.get("Initials")), joined(", ", of.get("ForeName"))
 
 
 def _notice(note: Any) -> str:
@@ -319,19 +377,20 @@ def _notice(note: Any) -> str:
     return f"{kind}: {'. '.join(parts)}"[:LONGEST] if kind and parts else ""
 
 
-def _day(date: Any) -> str:
-    """The day of a date in numbers; "" for none, or none of the calendar."""
-    parts = [] if date is None else [(date.findtext(name) or "").strip() for name in ("Year", "Month", "Day")]
-    try:
-        return read_date("-".join(parts)) if all(parts) and parts else ""
-    except ImpossibleDate:
-        return ""
+def _day(dates: Iterable[Any]) -> str:
+    """The first day in numbers of these dates that is in the calendar; "" for none."""
+    for date in dates:
+        parts = [(date.findtext(name) or "").strip() for name in ("Year", "Month", "Day")]
+        with suppress(ImpossibleDate):
+            if all(parts):
+                return read_date("-".join(parts))
+    return ""
 
 
-def _date(article: Any) -> tuple[str, list[str]]:
+def _date(elements: _Elements) -> tuple[str, list[str]]:
     """The first date of `DATES` that can be read, if only in part, or "", and the name of the entry if one cannot."""
     unusable: list[str] = []
-    for element in filter(lambda element: element is not None, map(article.find, DATES)):
+    for element in (date for path in DATES for date in elements.of_article(path)[:1]):
         year, month, day = ((element.findtext(name) or "").strip() for name in ("Year", "Month", "Day"))
         text = year and ("-" if month.isdigit() else " ").join(filter(None, (year, month, day)))
         text = text or " ".join((element.findtext("MedlineDate") or "").split())
@@ -345,53 +404,52 @@ def _date(article: Any) -> tuple[str, list[str]]:
     return "", unusable
 
 
-def _entities(article: Any, sections: list[Any]) -> list[str]:
+def _entities(record: Any, elements: _Elements, sections: Sequence[Any]) -> list[str]:
     """The entities in the title and the abstract of an article, as ``&alpha;``."""
-    if next(article.iter(etree.Entity), None) is None and not any(map(len, sections)):  # nearly always, and fast
+    if next(record.iter(etree.Entity), None) is None and not any(map(len, sections)):  # nearly always, and fast
         return []
-    titles = (element for name in TITLES for element in article.iterfind(name))
-    elements = (element for element in (*titles, *sections) if len(element))
-    return list(dict.fromkeys(entity.text for element in elements for entity in element.iter(etree.Entity)))
+    titles = (element for name in TITLES for element in elements.of_article(name))
+    of_texts = (element for element in (*titles, *sections) if len(element))
+    return list(dict.fromkeys(entity.text for element in of_texts for entity in element.iter(etree.Entity)))
 
 
-def _title(article: Any) -> str:
+def _title(elements: _Elements) -> str:
     for name in TITLES:
-        element = article.find(name)
-        title = "" if element is None else without_brackets(text_of(element))
-        if title and title not in NO_TITLE:
-            return title
+        for element in elements.of_article(name)[:1]:
+            title = without_brackets(text_of(element))
+            if title and title not in NO_TITLE:
+                return title
     return ""
 
 
-def _original_title(article: Any) -> str:
+def _original_title(elements: _Elements, title: str) -> str:
     """The title in the language of the article, where it has another title, too."""
-    for text in _texts(article.iterfind("VernacularTitle")):
-        title = without_brackets(text)
-        return "" if title == _title(article) else title
+    for text in _texts(elements.of_article("VernacularTitle")):
+        original = without_brackets(text)
+        return "" if original == title else original
     return ""
 
 
-def _other_abstract(citation: Any, article: Any) -> str:
+def _other_abstract(elements: _Elements, shown: str) -> str:
     """The abstracts in other words or languages beside that of the document, as one text."""
-    shown = _abstract(_sections(citation, article))
-    texts = (_abstract(other.findall("AbstractText")) for other in citation.iterfind(OTHER_ABSTRACT))
+    texts = (_abstract(other.findall("AbstractText")) for other in elements.of_citation(OTHER_ABSTRACT))
     return " ".join(text for text in texts if text not in ("", NO_ABSTRACT, shown))[: LONG["other_abstract"]]
 
 
-def _sections(citation: Any, article: Any) -> list[Any]:
+def _sections(elements: _Elements) -> Sequence[Any]:
     """The elements of the abstract's text."""
-    sections = article.findall(ABSTRACT)
-    if any(text_of(section) or len(section) for section in sections):
+    sections = elements.of_article(ABSTRACT)
+    if any(len(section) or text_of(section) for section in sections):
         return sections
     others = [
         (other.get("Language", ENGLISH[0]).lower() not in ENGLISH, sections)
-        for other in citation.iterfind(OTHER_ABSTRACT)
+        for other in elements.of_citation(OTHER_ABSTRACT)
         if " ".join(map(text_of, (sections := other.findall("AbstractText")))).strip() not in ("", NO_ABSTRACT)
     ]
     return min(others, key=lambda other: other[0], default=(False, []))[1]
 
 
-def _abstract(sections: list[Any]) -> str:
+def _abstract(sections: Iterable[Any]) -> str:
     texts = []
     for section in sections:
         text = text_of(section)

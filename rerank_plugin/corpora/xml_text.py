@@ -10,7 +10,7 @@ from rerank_plugin.text.markup import BLOCKS, superscript
 
 def text_of(element: Any) -> str:
     """The text of an element and its inline markup, with single spaces: ``CO<sub>2</sub>`` becomes CO2."""
-    return " ".join(_inline(element).split())
+    return " ".join((_inline(element) if len(element) else element.text or "").split())
 
 
 def _inline(element: Any) -> str:
