@@ -6,6 +6,9 @@ The JVM starts in the process of the tests and stays there, so no test may fork 
 import gzip
 import logging
 import os
+import shutil
+import sys
+import tempfile
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +20,7 @@ from hypothesis import settings
 import rerank_plugin
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.corpora import Document, Problems
-from tests import fast
+from tests import fast, java_archive
 from tests.processes import status_of
 
 REAL_DATA = Path(rerank_plugin.__file__).parents[1].parent / "shared" / "data"
@@ -29,6 +32,9 @@ MAY_BE_SKIPPED = (
     "address of IPv6", "only root",
 )  # fmt: skip
 
+# Where Python keeps no bytecode, each of the many processes that the tests start would compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # The tests start Java many times and for little: compiling and collecting garbage in the background costs more than it
 # gives. Processes that they start inherit this.
 os.environ.setdefault("RERANK_PLUGIN_JVM_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -91,6 +97,14 @@ DOCUMENTS = (
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="skip what needs Java, a browser, clients or processes")
+
+
+def pytest_configure(config):
+    """With several workers, Java's archive is made first, for all of them: it takes as long as a few starts of Java."""
+    if config.getoption("dist") != "no" and not hasattr(config, "workerinput") and not config.getoption("--fast"):
+        folder = Path(tempfile.mkdtemp(prefix="java-"))
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        java_archive.make(folder)
 
 
 def pytest_collection(session):

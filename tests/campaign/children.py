@@ -17,6 +17,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 
+from rerank_plugin.java.jvm import OPTIONS
 from tests.campaign.shim import Steps
 from tests.processes import ROOT, environment
 
@@ -176,7 +177,8 @@ class Children:
 
     def __init__(self, scratch: Path, library: Path | None):
         preload = {"LD_PRELOAD": str(library)} if library else {}
-        more = {"RERANK_PLUGIN_JVM_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "OMP_NUM_THREADS": "1"}
+        options = os.environ.get(OPTIONS, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        more = {OPTIONS: options, "OMP_NUM_THREADS": "1"}
         scratch.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.campaign.children", scratch], cwd=ROOT, text=True,

@@ -6,6 +6,7 @@ import pytest
 from rerank_plugin import rerankers
 from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.text_index import TextIndex
+from rerank_plugin.models.register import entry_of
 from rerank_plugin.rerankers import UNTRAINED, RerankerOptions
 from rerank_plugin.text import word_vectors
 from tests import small
@@ -14,7 +15,6 @@ from tests.conformance.models import (
     QUERIES,
     QUERY,
     assert_same,
-    configured,
     make,
     opened,
     paths_of,
@@ -23,9 +23,10 @@ from tests.conformance.models import (
 )  # fmt: skip
 
 TITLES, ABSTRACTS = zip(*((title, abstract) for _, title, abstract in small.DOCUMENTS))
-EVERY = [
-    (case, path) for case in CASES if not configured(case).concepts for path in paths_of(case.model) if path != "module"
-] + [(case, "module") for case in CASES if paths_of(case.model) == ["module"]]
+WORDS = [case for case in CASES if not entry_of(case.model).load("config").reads_concepts(case.sizes)]
+EVERY = [(case, path) for case in WORDS for path in paths_of(case.model) if path != "module"] + [
+    (case, "module") for case in CASES if paths_of(case.model) == ["module"]
+]
 
 
 @pytest.fixture

@@ -6,17 +6,21 @@ import pytest
 
 import rerank_plugin as rp
 
-pytest.importorskip("rerankers", reason="needs the extra 'rerankers'")
-from rerankers import Document  # noqa: E402
-
-from rerank_plugin.integrations.rerankers import Ranker  # noqa: E402
-
 TEXTS = ["Aspirin prevents stroke.", "Propranolol prevents migraine."]
 
 
 @pytest.fixture(scope="module")
-def ranker():
-    return Ranker(rp.Reranker.load("delta"))
+def made():
+    """Makes rankers; the library is imported here, as it takes seconds that every worker would need to collect."""
+    pytest.importorskip("rerankers", reason="needs the extra 'rerankers'")
+    from rerank_plugin.integrations.rerankers import Ranker
+
+    return Ranker
+
+
+@pytest.fixture(scope="module")
+def ranker(made):
+    return made(rp.Reranker.load("delta"))
 
 
 def test_texts_are_ranked_as_the_library_does(ranker):
@@ -32,6 +36,8 @@ def test_texts_are_ranked_as_the_library_does(ranker):
 
 
 def test_ids_and_metadata_stay(ranker):
+    from rerankers import Document
+
     documents = [Document(f"A title\n{text}", id, {"title": "A title", "page": 3}) for id, text in zip("ab", TEXTS)]
     ranked = ranker.rank("migraine", documents)
     assert [result.document for result in ranked] == [documents[1], documents[0]] and ranked[0].page == 3
@@ -40,12 +46,12 @@ def test_ids_and_metadata_stay(ranker):
     assert [result.score for result in ranked] == [text.relevance_score for text in expected]
 
 
-def test_ids_of_an_index(index, documents):
+def test_ids_of_an_index(made, index, documents):
     reranker = rp.Reranker.load("bm25-text", index)
     ids = [document.id for document in documents]
-    ranked = Ranker(reranker).rank("stroke", [document.abstract for document in documents], ids)
+    ranked = made(reranker).rank("stroke", [document.abstract for document in documents], ids)
     assert [(result.doc_id, result.score) for result in ranked] == [
         (hit.docid, reranker.relevance.of(hit.score)) for hit in reranker.rerank("stroke", ids)
     ]
     with pytest.raises(rp.InputError, match="ids or hits, not int; for texts, load the reranker without an index"):
-        Ranker(reranker).rank("stroke", TEXTS)
+        made(reranker).rank("stroke", TEXTS)

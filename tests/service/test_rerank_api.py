@@ -4,9 +4,7 @@ import random
 import threading
 
 import cohere
-import litellm
 import pytest
-import rerankers
 from langchain_cohere import CohereRerank
 
 import rerank_plugin as rp
@@ -71,6 +69,8 @@ def test_long_texts_do_not_hold_up_other_requests(service, monkeypatch):
 
 
 def test_rerankers(url, order):
+    import rerankers
+
     for provider, path in (("cohere", "/v1/rerank"), ("jina", "/rerank"), ("text-embeddings-inference", "/rerank")):
         client = rerankers.Reranker(
             "delta", model_type="APIRanker", api_provider=provider, api_key="token", url=url + path
@@ -80,6 +80,8 @@ def test_rerankers(url, order):
 
 
 def test_litellm(url, order):
+    import litellm
+
     for model in ("cohere/delta", "jina_ai/delta", "hosted_vllm/delta"):
         answer = litellm.rerank(model=model, query=QUERY, documents=TEXTS, top_n=5, api_base=url, api_key="token")
         assert places(answer.results) == order[:5]
@@ -87,6 +89,8 @@ def test_litellm(url, order):
 
 def test_litellm_s_client_of_infinity(service, url, order):
     """It sends what its client of vLLM sends, and expects documents to come back as texts."""
+    import litellm
+
     for documents in (True, False):
         answer = litellm.rerank(
             model="infinity/delta", query=QUERY, documents=TEXTS, top_n=5, api_base=f"{url}/infinity", api_key="token",
@@ -147,6 +151,8 @@ def test_both_formats_agree_at_every_path(service, order, path):
 
 def test_voyage_and_infinity(service, url, order):
     """LiteLLM reads Voyage's ``data``; Infinity's documents are texts."""
+    import litellm
+
     for top_n in (5, None):
         answer = litellm.rerank(
             model="voyage/delta", query=QUERY, documents=TEXTS, top_n=top_n, api_base=url, api_key="token",
