@@ -38,6 +38,8 @@ def address():
     from rerank_plugin.cluster.connection import disconnect
 
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a token would be written into the user's home
+    # Else 15: its processes would wait for all tests beside them.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     head = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
     nodes = Cluster(initialize_head=True, head_node_args=head)
     nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
