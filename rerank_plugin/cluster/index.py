@@ -29,7 +29,6 @@ from rerank_plugin.indexes.forward import ForwardIndex, WordSlices, together
 from rerank_plugin.indexes.index_folder import FilterMatches, Index
 from rerank_plugin.indexes.layout import COMMIT, SHARDS, shard_folder
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of
-from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.strategy_query import NONE
 from rerank_plugin.indexes.vector_search import Hits, Queries, merged_hits
@@ -269,9 +268,7 @@ class RemoteStage:
         if query.filter is not None:
             self.index.check_filter(query.filter)
         text = self.read(query.text.encode(errors="replace").decode())
-        with pyjnius_lock:
-            tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
-            words = Counter(tokens.toArray())
+        words = Counter(java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text).toArray())
         if not words and (query.filter is None or query.filter.strategy is None):
             return Candidates(self.forward, [], [])
         whole = WholeQuery(list(words), list(words.values()), self.index.word_frequencies(field, list(words)))

@@ -24,13 +24,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import WordSlices, gathered_words
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import REST
-from rerank_plugin.indexes.lucene_reader import (
-    clauses,
-    open_reader,
-    pyjnius_lock,
-    side_by_side,
-    stored_text,
-)
+from rerank_plugin.indexes.lucene_reader import clauses, open_reader, side_by_side, stored_text
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.indexes.vector_search import Fitting, Hits
@@ -84,10 +78,10 @@ class Shard:
         if self.index.commit != commit.id:
             raise InputError(f"{whole} has the commit {self.index.commit}, not {commit.id}: copy the index again")
         self.forward = self.index.forward
-        with pyjnius_lock:  # another commit may be searched meanwhile
-            self.reader = self.index.open_lucene()
+        self.reader = self.index.open_lucene()
         self.scorers: dict[tuple[str, RerankerOptions], Scorer] = {}
         self.lock = Lock()  # of loading and of scoring, whose loops take all threads
+        self.opening = Lock()
         self.opened_stage = lru_cache(MOST_KEPT)(self._stage)
         self.first: _PartStage | None = None  # the first that was opened, whose readers the others share
         self.other_reader = lru_cache(None)(self._other_reader)
@@ -128,9 +122,9 @@ class Shard:
         return np.sum([_frequencies(self.other_reader(number), field, words) for number in shards], axis=0)
 
     def _other_reader(self, number: int) -> Any:
-        with pyjnius_lock:
-            self.others.append(Index(self.index.folder, self.index.number, number).open_lucene())
-        return self.others[-1]
+        reader = Index(self.index.folder, self.index.number, number).open_lucene()
+        self.others.append(reader)
+        return reader
 
     def best_matches(
         self, config: LuceneConfig, words: WholeQuery, filter: Filter | None, depth: int
@@ -144,8 +138,8 @@ class Shard:
         return self.index.matches(filter)[1:]
 
     def stage(self, config: LuceneConfig) -> _PartStage:
-        """The first stage of these settings; opened once, while other threads leave Java's classes alone."""
-        with pyjnius_lock:
+        """The first stage of these settings; opened once."""
+        with self.opening:
             return self.opened_stage(config)
 
     def _stage(self, config: LuceneConfig) -> _PartStage:
@@ -256,9 +250,8 @@ class Shard:
 
 def _frequencies(reader: Any, field: str, words: Sequence[str]) -> np.ndarray:
     term = java_class("org.apache.lucene.index.Term")
-    with pyjnius_lock:
-        terms = [term(field, word) for word in words]
-        numbers = [(reader.docFreq(each), reader.totalTermFreq(each)) for each in terms]
+    terms = [term(field, word) for word in words]
+    numbers = [(reader.docFreq(each), reader.totalTermFreq(each)) for each in terms]
     return np.array(numbers, np.int64).reshape(-1, 2)
 
 
@@ -276,8 +269,7 @@ class _PartStage(LuceneFirstStage):
 
     def search_words(self, words: WholeQuery, filter: Filter | None, depth: int) -> Candidates:
         """The best ``depth`` documents."""
-        with pyjnius_lock:
-            queries = [query for word in zip(*words) if (query := self.term(*word)) is not None]
+        queries = [query for word in zip(*words) if (query := self.term(*word)) is not None]
         if not queries and (filter is None or filter.strategy is None):
             return Candidates(self.forward, *NOTHING)
         both = clauses(*((query, "SHOULD") for query in queries))

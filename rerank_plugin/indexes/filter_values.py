@@ -14,14 +14,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import DATES, FILTERS, Filter, compared, folded
 from rerank_plugin.base.metadata_fields import COMPARED, TERMS, texts
-from rerank_plugin.indexes.lucene_reader import (
-    filter_query,
-    matching_numbers,
-    pyjnius_lock,
-    similar_terms,
-    stored_text,
-    value_query,
-)
+from rerank_plugin.indexes.lucene_reader import filter_query, matching_numbers, similar_terms, stored_text, value_query
 from rerank_plugin.java.jvm import java_class
 
 MOST_TERMS = 50_000  # of a field, to list its commonest values; others are listed by their beginning
@@ -70,35 +63,33 @@ class FilterValues:
         """
         self.index.check_filter(Filter(((field, ("",)),)))
         name, begins = FILTERS[field], begins.strip()
-        with pyjnius_lock:
-            fits = None if filter is None else self.index.fitting(filter)
-            if field in DATES:
-                counts = self._years(field, begins, fits)
-                return [Value(*pair) for pair in sorted(counts.items(), reverse=True) if pair[1]][:limit]
-            prefix = compared(field, begins) if begins else ""
-            terms = self._read_terms(name, prefix) if prefix else self._terms(name)
-            if terms is None:
-                raise InputError(f"the index has more than {MOST_TERMS:,} values of {field}: give their beginning")
-            if not terms and prefix:  # of another form of a value
-                forms = (self._read_terms(COMPARED[name], prefix) or [])[:CANDIDATES]
-                found = dict.fromkeys(folded(self._as_stored(COMPARED[name], form)) for form, _ in forms)
-                terms = [(term, len(self._rows(self._term_query(name, term)))) for term in found]
-            if fits is not None or self.reader.hasDeletions():
-                listed = self._listed(name) if not prefix else self._rows_of_terms(name, terms)
-                terms = list(_counts(listed, fits).items())
-            ranked = sorted((pair for pair in terms if pair[1]), key=lambda pair: (-pair[1], pair[0]))
-            return [Value(self._as_stored(name, term), documents) for term, documents in ranked[:limit]]
+        fits = None if filter is None else self.index.fitting(filter)
+        if field in DATES:
+            counts = self._years(field, begins, fits)
+            return [Value(*pair) for pair in sorted(counts.items(), reverse=True) if pair[1]][:limit]
+        prefix = compared(field, begins) if begins else ""
+        terms = self._read_terms(name, prefix) if prefix else self._terms(name)
+        if terms is None:
+            raise InputError(f"the index has more than {MOST_TERMS:,} values of {field}: give their beginning")
+        if not terms and prefix:  # of another form of a value
+            forms = (self._read_terms(COMPARED[name], prefix) or [])[:CANDIDATES]
+            found = dict.fromkeys(folded(self._as_stored(COMPARED[name], form)) for form, _ in forms)
+            terms = [(term, len(self._rows(self._term_query(name, term)))) for term in found]
+        if fits is not None or self.reader.hasDeletions():
+            listed = self._listed(name) if not prefix else self._rows_of_terms(name, terms)
+            terms = list(_counts(listed, fits).items())
+        ranked = sorted((pair for pair in terms if pair[1]), key=lambda pair: (-pair[1], pair[0]))
+        return [Value(self._as_stored(name, term), documents) for term, documents in ranked[:limit]]
 
     def nearest(self, field: str, value: str) -> list[str]:
         """Values like a value: with at most two other letters, or with its beginning."""
         if field in DATES or field == "retracted":
             return [year for year, _ in self.values(field)[:1]] if field in DATES else []
         value, found = compared(field, value), list[str]()
-        with pyjnius_lock:
-            for name in dict.fromkeys((FILTERS[field], COMPARED[FILTERS[field]])):  # forms if no value is like it
-                similar = list(islice(similar_terms(self.reader, name, value, edits=2), MOST_READ))
-                similar.sort(key=lambda pair: (-pair[1], pair[0]))
-                found = found or [self._as_stored(name, term) for term, _ in similar[:NEAREST]]
+        for name in dict.fromkeys((FILTERS[field], COMPARED[FILTERS[field]])):  # forms if no value is like it
+            similar = list(islice(similar_terms(self.reader, name, value, edits=2), MOST_READ))
+            similar.sort(key=lambda pair: (-pair[1], pair[0]))
+            found = found or [self._as_stored(name, term) for term, _ in similar[:NEAREST]]
         with suppress(InputError):
             found += [value for value, _ in self.values(field, value.split(" ")[0], limit=NEAREST)]
         return list(dict.fromkeys(found))[:NEAREST]
@@ -106,10 +97,9 @@ class FilterValues:
     def emptied(self, filter: Filter) -> str | None:
         """Which part of a filter no document matches, with the nearest values; None if some document matches it."""
         groups = [Filter((group,)) for group in filter.values] + [Filter((), (group,)) for group in filter.excluded]
-        with pyjnius_lock:
-            if self.searcher.count(filter_query(filter)):
-                return None
-            counts = [int(self.searcher.count(filter_query(group))) for group in groups]
+        if self.searcher.count(filter_query(filter)):
+            return None
+        counts = [int(self.searcher.count(filter_query(group))) for group in groups]
         if 0 not in counts:
             parts = (f"{count:,} {group}" for group, count in zip(groups, counts))
             return f"no document matches all filters together; documents of each: {', '.join(parts)}"

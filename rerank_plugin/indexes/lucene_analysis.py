@@ -82,8 +82,7 @@ class Agreement:
         used, held, count = analyzer(name), 0, 0
         for number, text in self.texts.items():
             try:
-                tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, text)
-                terms = tokens.toArray()
+                terms = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, text).toArray()
             except JavaException as error:
                 message = str(error).splitlines()[0]
                 raise InputError(f"this Java cannot analyze texts by '{name}' ({message:.200})") from None

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import cache
 from math import inf
 from pathlib import Path
-from threading import RLock
 from time import perf_counter
 from typing import Any
 
@@ -34,9 +33,6 @@ STEP = 0.1  # seconds
 ASKED = 2.0  # seconds, beyond which Lucene asks us whether to go on: each time it waits for Python's lock
 TRIES = 5  # to list the commits of an index from which an update removes older ones
 Counts = Mapping[str, tuple[int, int]]  # of each field, the documents that have it and its words in all
-# Pyjnius binds a method to the object that used it last, in any thread: so arguments are made before their method is
-# named, or under this lock, and an object is held by a name while Java uses it.
-pyjnius_lock = RLock()
 
 
 def open_reader(folder: Path, commit: str | None = None) -> Any:
@@ -94,8 +90,7 @@ def find_commit(directory: Any, folder: Path, file: str) -> Any:
     readers = java_class("org.apache.lucene.index.DirectoryReader")
     for tries_left in reversed(range(TRIES)):
         try:
-            listed = readers.listCommits(directory)
-            commits = listed.toArray()
+            commits = readers.listCommits(directory).toArray()
             break
         except JavaException:  # Lucene read an older commit whose files the end of an update then removed, with it
             if not tries_left:
@@ -113,8 +108,7 @@ def commit_files(reader: Any) -> tuple[str, list[str]]:
 
     commit = cast("org.apache.lucene.index.DirectoryReader", reader).getIndexCommit()
     commit = cast("org.apache.lucene.index.IndexCommit", commit)
-    names = commit.getFileNames()
-    return commit.getSegmentsFileName(), sorted(names.toArray())
+    return commit.getSegmentsFileName(), sorted(commit.getFileNames().toArray())
 
 
 def without_stored_fields(reader: Any) -> Any:
@@ -162,8 +156,7 @@ def lucene_ids(reader: Any) -> Iterator[list[str]]:
 
 def indexed_fields(reader: Any) -> list[str]:
     """The names of the searchable fields, sorted."""
-    names = java_class("org.apache.lucene.index.FieldInfos").getIndexedFields(reader)
-    return sorted(names.toArray())
+    return sorted(java_class("org.apache.lucene.index.FieldInfos").getIndexedFields(reader).toArray())
 
 
 def lucene_numbers(reader: Any) -> np.ndarray:
@@ -175,8 +168,7 @@ def lucene_numbers(reader: Any) -> np.ndarray:
 
 def stored_text(reader: Any, number: int) -> tuple[str | None, str | None]:
     """The stored fields ``raw`` and ``contents`` of a document; these only where the first does not hold them."""
-    stored = reader.storedFields()  # keeps a reference: pyjnius would release it while Java uses it
-    document = stored.document(number)
+    document = reader.storedFields().document(number)
     raw = document.get("raw")
     return raw, None if raw is not None and '"contents"' in raw else document.get("contents")
 
@@ -184,10 +176,9 @@ def stored_text(reader: Any, number: int) -> tuple[str | None, str | None]:
 def first_with_term(reader: Any, field: str, term: str) -> int | None:
     """The number of the first document with a term in a field; None without one."""
     term_query, of_field = java_class("org.apache.lucene.search.TermQuery"), java_class("org.apache.lucene.index.Term")
-    with pyjnius_lock:
-        searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
-        hits = searcher.search(term_query(of_field(field, term)), 1).scoreDocs
-        return int(hits[0].doc) if len(hits) else None
+    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
+    hits = searcher.search(term_query(of_field(field, term)), 1).scoreDocs
+    return int(hits[0].doc) if len(hits) else None
 
 
 def similar_terms(reader: Any, field: str, term: str, edits: int) -> Iterator[tuple[str, int]]:
@@ -298,10 +289,9 @@ def value_query(field: str, value: str) -> Any:
 def clauses(*parts: tuple[Any, str]) -> Any:
     """Lucene's Boolean query of other queries, each with its role: MUST, FILTER, SHOULD or MUST_NOT."""
     builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
-    with pyjnius_lock:
-        for query, role in parts:
-            builder.add(query, _occur(role))
-        return builder.build()
+    for query, role in parts:
+        builder.add(query, _occur(role))
+    return builder.build()
 
 
 @cache
@@ -311,8 +301,7 @@ def _occur(role: str) -> Any:
 
 def count_matching(reader: Any, query: Any) -> int:
     """The exact number of documents that match a query."""
-    with pyjnius_lock:
-        searcher = limited(java_class("org.apache.lucene.search.IndexSearcher")(reader))
+    searcher = limited(java_class("org.apache.lucene.search.IndexSearcher")(reader))
     count = int(searcher.count(query))  # others may search meanwhile
     check_ended(searcher)
     return count
@@ -326,8 +315,7 @@ def limited(searcher: Any) -> Any:
     if (seconds := seconds_left()) < inf:
         stop_if_asked()
         timer = java_class("org.apache.lucene.index.QueryTimeoutImpl")
-        timeout = _asking() if seconds > ASKED and may_be_stopped() else timer(1 + int(1000 * seconds))
-        searcher.setTimeout(timeout)
+        searcher.setTimeout(_asking() if seconds > ASKED and may_be_stopped() else timer(1 + int(1000 * seconds)))
     return searcher
 
 
@@ -361,25 +349,21 @@ def check_ended(searcher: Any) -> None:
 
 def matching_numbers(reader: Any, query: Any) -> np.ndarray:
     """Whether the document of each Lucene number matches a query, bool [L]; others may search meanwhile."""
-    with pyjnius_lock:
-        searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
-        bit_set = java_class("org.apache.lucene.util.FixedBitSet")
-        no_scores = java_class("org.apache.lucene.search.ScoreMode").COMPLETE_NO_SCORES
-        weight = searcher.createWeight(searcher.rewrite(query), no_scores, 1.0)
-        leaves = reader.leaves()
+    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
+    bit_set = java_class("org.apache.lucene.util.FixedBitSet")
+    no_scores = java_class("org.apache.lucene.search.ScoreMode").COMPLETE_NO_SCORES
+    weight = searcher.createWeight(searcher.rewrite(query), no_scores, 1.0)
+    leaves = reader.leaves()
     matching, documents = [np.zeros(0, bool)], FIRST_DOCUMENTS
     for number in range(leaves.size()):
-        with pyjnius_lock:
-            leaf = leaves.get(number)
-            segment = leaf.reader()
-            bits = bit_set(segment.maxDoc())
+        leaf = leaves.get(number)
+        bits = bit_set(leaf.reader().maxDoc())
         documents = _match(weight, leaf, bits, documents)
-        with pyjnius_lock:
-            if not bits.cardinality():  # as of a rare value, in most segments
-                matching.append(np.zeros(bits.length(), bool))
-                continue
-            words = np.array(bits.getBits(), np.int64).view(np.uint8)
-            matching.append(np.unpackbits(words, bitorder="little")[: bits.length()].astype(bool))
+        if not bits.cardinality():  # as of a rare value, in most segments
+            matching.append(np.zeros(bits.length(), bool))
+            continue
+        words = np.array(bits.getBits(), np.int64).view(np.uint8)
+        matching.append(np.unpackbits(words, bitorder="little")[: bits.length()].astype(bool))
     return np.concatenate(matching)
 
 
@@ -392,15 +376,14 @@ def _match(weight: Any, leaf: Any, bits: Any, documents: int) -> int:
     while first < size:
         stop_if_asked()
         started, last = perf_counter(), min(first + documents, size)
-        with pyjnius_lock:
-            if (scorer := weight.scorer(leaf)) is None:
-                break
-            found = scorer.iterator()
-            if (first, last) != (0, size):
-                both = java_class("java.util.ArrayList")()
-                both.add(found)
-                both.add(java_class("org.apache.lucene.search.DocIdSetIterator").range(first, last))
-                found = java_class("org.apache.lucene.search.ConjunctionUtils").intersectIterators(both)
+        if (scorer := weight.scorer(leaf)) is None:
+            break
+        found = scorer.iterator()
+        if (first, last) != (0, size):
+            both = java_class("java.util.ArrayList")()
+            both.add(found)
+            both.add(java_class("org.apache.lucene.search.DocIdSetIterator").range(first, last))
+            found = java_class("org.apache.lucene.search.ConjunctionUtils").intersectIterators(both)
         getattr(bits, "or")(found)
         first, took = last, perf_counter() - started
         documents = documents * 4 if took < STEP / 4 else max(documents // 4, 1) if took > STEP else documents

@@ -17,7 +17,7 @@ from rerank_plugin.base.metadata_fields import UNSTEMMED
 from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.base.strategy import ALL, AND, AUTHORS, NOT, OR, WORDS, Dates, Strategy, Term
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of, unstemmed_analyzer
-from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query, indexed_fields, pyjnius_lock
+from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, filter_query, indexed_fields
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.spelling import spellings
 
@@ -89,8 +89,7 @@ class StrategyQueries:
 
     def query(self, strategy: Strategy) -> Any:
         """The query; it matches nothing where no part of the strategy can match."""
-        with pyjnius_lock:
-            query = self._query(strategy) or java_class("org.apache.lucene.search.MatchNoDocsQuery")()
+        query = self._query(strategy) or java_class("org.apache.lucene.search.MatchNoDocsQuery")()
         for value in list(self.missing)[:MOST_SHOWN]:
             self._note(f"{NONE} {value}")
         if len(self.missing) > MOST_SHOWN:
@@ -165,8 +164,7 @@ class StrategyQueries:
 
     def _tokens(self, text: str, builder: Any) -> list[str]:
         used = self.unstemmed_analyzer if builder is self.as_they_stand else self.analyzer
-        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, self.read(text))
-        return list(tokens.toArray())
+        return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(used, self.read(text)).toArray())
 
     def _near(self, field: str, term: Term, builder: Any) -> Any | None:
         spans = "org.apache.lucene.queries.spans.Span"
@@ -176,8 +174,7 @@ class StrategyQueries:
             return self._phrase(field, term, builder)
         for token in tokens:
             near.addClause(java_class(f"{spans}TermQuery")(self.term(field, token)))
-        near.setSlop(term.near)
-        return near.build()
+        return near.setSlop(term.near).build()
 
     def _truncated(self, field: str, term: Term, builder: Any) -> Any | None:
         """The query of a truncated word, or of a phrase whose last word is truncated."""
@@ -205,9 +202,7 @@ class StrategyQueries:
         prefix, multi = java_class("org.apache.lucene.search.PrefixQuery"), "org.apache.lucene.search.MultiTermQuery"
         listed = prefix(self.term(field, beginning), java_class(multi).SCORING_BOOLEAN_REWRITE)
         with suppress(JavaException):  # more than MOST_CLAUSES
-            rewritten = cast("org.apache.lucene.search.BooleanQuery", listed.rewrite(self.searcher))
-            listed_forms = rewritten.clauses()
-            forms = listed_forms.size()
+            forms = cast("org.apache.lucene.search.BooleanQuery", listed.rewrite(self.searcher)).clauses().size()
             if forms <= MOST_FORMS and self.forms + forms <= MOST_FORMS_TOGETHER:
                 self.forms += forms
                 return prefix(self.term(field, beginning))
@@ -248,16 +243,15 @@ class StrategyQueries:
         """The text of a truncated word or phrase in the form that most titles have."""
         field = "title_exact" if "title_exact" in self.fields else CONTENTS
         *before, beginning = self.read(term.text).lower().split() or [""]
-        with pyjnius_lock:
-            if (terms := java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field)) is None:
-                return term.text
-            listed, best = terms.iterator(), (0, beginning)
-            found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(beginning.encode()))
-            value = None if found.toString() == "END" else listed.term()
-            for _ in range(MOST_COMPARED):
-                if value is None or not (form := value.utf8ToString()).startswith(beginning):
-                    break
-                best, value = max(best, (int(listed.docFreq()), form)), listed.next()
+        if (terms := java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field)) is None:
+            return term.text
+        listed, best = terms.iterator(), (0, beginning)
+        found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(beginning.encode()))
+        value = None if found.toString() == "END" else listed.term()
+        for _ in range(MOST_COMPARED):
+            if value is None or not (form := value.utf8ToString()).startswith(beginning):
+                break
+            best, value = max(best, (int(listed.docFreq()), form)), listed.next()
         return " ".join((*before, best[1]))
 
     def _value(self, term: Term) -> Any:
@@ -289,13 +283,9 @@ class StrategyQueries:
 
     def _longer(self, field: str, beginning: str) -> str | None:
         """The first value of a field that begins so and goes on with another word; None if none does."""
-        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field)
-        listed = terms.iterator()
+        listed = java_class("org.apache.lucene.index.MultiTerms").getTerms(self.reader, field).iterator()
         found = listed.seekCeil(java_class("org.apache.lucene.util.BytesRef")(f"{beginning} ".encode()))
-        if found.toString() == "END":
-            return None
-        first = listed.term()
-        value = first.utf8ToString()
+        value = "" if found.toString() == "END" else listed.term().utf8ToString()
         return value if value.startswith(f"{beginning} ") else None
 
     def _with_abstract(self, term: Term) -> Any | None:
@@ -338,12 +328,11 @@ def matching_query(filter: Filter, reader: Any, lucene: dict, notes: list[str] |
     """
     if filter.strategy is None:
         return filter_query(filter)
-    with pyjnius_lock:
-        queries = StrategyQueries(reader, lucene)
-        query = queries.query(filter.strategy)
-        if notes is not None:
-            notes += queries.notes
-        return filter_query(filter, query)
+    queries = StrategyQueries(reader, lucene)
+    query = queries.query(filter.strategy)
+    if notes is not None:
+        notes += queries.notes
+    return filter_query(filter, query)
 
 
 def _any(queries: Iterable[Any]) -> Any | None:

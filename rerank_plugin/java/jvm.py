@@ -93,7 +93,7 @@ def anserini_jar() -> Path:
     return jars[-1]
 
 
-_lock = threading.RLock()  # neither pyjnius nor functools.cache keeps two threads from creating the same object at once
+_lock = threading.RLock()  # functools.cache does not keep two threads from starting it at once
 
 
 @cache
@@ -124,12 +124,13 @@ def start_jvm() -> None:
                 _import_jnius()
         except SystemError as error:  # an option that Java does not know
             raise InputError(f"Java does not start ({one_line(error)}): check RERANK_PLUGIN_JVM_OPTIONS") from error
-        from jnius import autoclass
+        from rerank_plugin.java.receivers import bind_receivers_per_call, find_class
 
+        bind_receivers_per_call()
         # Only errors of Lucene's log (java.util.logging). Logger.getLogger does not work here: it looks up the calling
         # Java class, and a call from Python has none.
-        root = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
-        root.setLevel(autoclass("java.util.logging.Level").SEVERE)
+        root = find_class("java.util.logging.LogManager").getLogManager().getLogger("")
+        root.setLevel(find_class("java.util.logging.Level").SEVERE)
 
 
 def _check_address_space(options: list[str]) -> None:
@@ -192,10 +193,9 @@ def _import_jnius() -> None:
 def java_class(name: str) -> Any:
     """A Java class by its full name; starts the JVM if needed."""
     start_jvm()
-    from jnius import autoclass
+    from rerank_plugin.java.receivers import find_class
 
-    with _lock:
-        return autoclass(name)
+    return find_class(name)
 
 
 def java_path(path: Path) -> Any:

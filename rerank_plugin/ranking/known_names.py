@@ -12,7 +12,6 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, folded
 from rerank_plugin.base.strategy import ALL, Strategy, Term
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import pyjnius_lock
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.pubmed_syntax import MOST_OF_NAME
 
@@ -103,8 +102,7 @@ class KnownNames:
             return False
         with suppress(InputError):  # of a cluster
             reader, term = self.index.shared_reader, java_class("org.apache.lucene.index.Term")
-            with pyjnius_lock:
-                return any(reader.docFreq(term("author_names", author)) for author in authors)
+            return any(reader.docFreq(term("author_names", author)) for author in authors)
         return True
 
     def count(self, strategy: Strategy) -> int:

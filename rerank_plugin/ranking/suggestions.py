@@ -11,7 +11,7 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.metadata_fields import UNSTEMMED
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.lucene_reader import pyjnius_lock, similar_terms
+from rerank_plugin.indexes.lucene_reader import similar_terms
 from rerank_plugin.indexes.strategy_query import StrategyQueries
 from rerank_plugin.text.near_words import replaced
 
@@ -42,7 +42,7 @@ def suggest(index: Index, text: str, words: str, found_little: bool = False) -> 
     if not doubtful:
         return [], None
     notes, meant = [], text
-    with suppress(InputError), pyjnius_lock:  # not of a cluster
+    with suppress(InputError):  # not of a cluster
         similar = _Similar(index, index.shared_reader)
         for word in doubtful[:MOST_WORDS]:
             other = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.concepts.headings import Headings
-from rerank_plugin.indexes.lucene_reader import clauses, pyjnius_lock
+from rerank_plugin.indexes.lucene_reader import clauses
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.text.spelling import spellings
 
@@ -50,10 +50,7 @@ class Expansion:
 
     def query(self, text: str) -> Any:
         """The query of a text; it matches nothing if that has no word."""
-        with pyjnius_lock:
-            return self._query(text.split())
-
-    def _query(self, words: list[str]) -> Any:
+        words = text.split()
         parts = [part for word in words for part in self._word(word)]
         if SUBJECTS in self.kinds:
             terms = dict.fromkeys(token for word in words for token in self.tokens(word))

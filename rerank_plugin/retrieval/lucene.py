@@ -25,7 +25,7 @@ from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import NORMALIZATION, TERM_VECTORS, Index
 from rerank_plugin.indexes.lucene_analysis import PORTER, analyzer, normalizer_of
-from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, pyjnius_lock, without_stored_fields
+from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, without_stored_fields
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.expansion import MESH, Expansion, kinds_of
@@ -119,7 +119,7 @@ class LuceneFirstStage:
         self.expansion, self.relevance_model = self._new_expansion(), self._new_relevance_model()
         self.generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self.lucene_rows = np.asarray(self.forward.lucene_rows)
-        self._json = self._hits_writer()  # before threads start: its setup is not thread-safe in pyjnius
+        self._json = self._hits_writer()
         probe = json.loads(self._json.writeValueAsString(java_class("org.apache.lucene.search.ScoreDoc")(7, 0.5)))
         self._hit_shape = len(probe), (probe.index(7), probe.index(0.5))  # values of a hit; columns of number and score
         self._documents = max(self.reader.maxDoc(), 1)
@@ -141,9 +141,7 @@ class LuceneFirstStage:
         """Whether this is another tool's index that stores the term vector of a document."""
         if TERM_VECTORS in self.index.description["lucene"]:
             return False
-        with pyjnius_lock:
-            vectors = self.reader.termVectors()
-            return vectors.get(number, self.config.field) is not None
+        return self.reader.termVectors().get(number, self.config.field) is not None
 
     def _new_searcher(self) -> Any:
         searcher = java_class("org.apache.lucene.search.IndexSearcher")(self.searched)
@@ -185,8 +183,7 @@ class LuceneFirstStage:
 
     def _hits(self, query: Any, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Lucene numbers int64 [C] and scores float32 [C] of the top hits, by one search in Java."""
-        hits = self.searcher.search(query, depth)  # not as an argument: while it runs, another thread binds the method
-        text = self._json.writeValueAsString(hits)
+        text = self._json.writeValueAsString(self.searcher.search(query, depth))
         start = text.rfind("[[")  # the innermost array of arrays
         numbers = text[start + 2 : text.find("]]", start)].replace("],[", ",")
         if start < 0 or '"' in numbers:  # no hits: the text holds only their count and its relation
@@ -223,12 +220,10 @@ class LuceneFirstStage:
         """
         text, words, _ = self._read(query)
         term = java_class("org.apache.lucene.util.BytesRef")
-        terms = [term(docid.encode()) for docid in self.forward.ids.take(rows)]
-        with pyjnius_lock:
-            ids = java_class("java.util.ArrayList")()
-            for each in terms:
-                ids.add(each)
-            among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        ids = java_class("java.util.ArrayList")()
+        for docid in self.forward.ids.take(rows):
+            ids.add(term(docid.encode()))
+        among = java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
         scores = np.zeros(len(rows), np.float32)
         with self._limited(f"query {query.id}") as limited:
             numbers, found = limited._hits(clauses((words, "MUST"), (among, "FILTER")), max(len(rows), 1))
@@ -305,8 +300,7 @@ class LuceneFirstStage:
         return java_class("io.anserini.analysis.AnalyzerUtils").analyze(self.analyzer, text)
 
     def _terms(self, text: str) -> list[str]:
-        tokens = self._tokens(text)  # held: pyjnius would release it while Java uses it
-        return list(tokens.toArray())
+        return list(self._tokens(text).toArray())
 
     def _best(self, search: LuceneSearch, words: Any, depth: int) -> Candidates:
         """The best ``depth`` documents of a search.

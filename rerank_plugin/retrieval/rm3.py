@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, pyjnius_lock, stored_text
+from rerank_plugin.indexes.lucene_reader import CONTENTS, clauses, stored_text
 from rerank_plugin.java.jvm import java_class
 
 COMMON = np.float32(0.1)  # share of the documents above which a term of their contents expands no query
@@ -49,29 +49,21 @@ class RelevanceModel:
         Raises:
             InputError: the index does not store the texts of the field, in ``raw`` as a JSON object.
         """
-        with pyjnius_lock:
-            return self._query(tokens, numbers, scores, terms, weight)
-
-    def _query(self, tokens: Any, numbers: Sequence[int], scores: np.ndarray, terms: int, weight: float) -> Any:
         vectors = [self._pruned(self._counts(number), terms) for number in numbers]
-        with pyjnius_lock:
-            feature_vector = java_class("io.anserini.util.FeatureVector")
-            model = feature_vector()
-            for term, value in relevance_model(vectors, scores).items():
-                model.addFeatureValue(term, float(value))
-            model.pruneToSize(terms)
-            model.scaleToUnitL1Norm()
-            of_query = feature_vector.fromTerms(tokens)
-            of_query.scaleToUnitL1Norm()
-            model = feature_vector.interpolate(of_query, model, weight)
-            package = "org.apache.lucene"
-            lucene_term, term_query = java_class(f"{package}.index.Term"), java_class(f"{package}.search.TermQuery")
-            boosted = java_class(f"{package}.search.BoostQuery")
-            features = model.getFeatures()  # held: pyjnius would release it while Java uses it
-            weighted = [(term, model.getValue(term)) for term in features.toArray()]
-            return clauses(
-                *((boosted(term_query(lucene_term(self.field, term)), value), "SHOULD") for term, value in weighted)
-            )
+        feature_vector = java_class("io.anserini.util.FeatureVector")
+        model = feature_vector()
+        for term, value in relevance_model(vectors, scores).items():
+            model.addFeatureValue(term, float(value))
+        model.pruneToSize(terms)
+        model.scaleToUnitL1Norm()
+        model = feature_vector.interpolate(feature_vector.fromTerms(tokens).scaleToUnitL1Norm(), model, weight)
+        package = "org.apache.lucene"
+        lucene_term, term_query = java_class(f"{package}.index.Term"), java_class(f"{package}.search.TermQuery")
+        boosted = java_class(f"{package}.search.BoostQuery")
+        weighted = ((term, model.getValue(term)) for term in model.getFeatures().toArray())
+        return clauses(
+            *((boosted(term_query(lucene_term(self.field, term)), value), "SHOULD") for term, value in weighted)
+        )
 
     def _counts(self, number: int) -> Counter[str]:
         """The frequencies of a document's terms."""
@@ -98,8 +90,7 @@ class RelevanceModel:
 
     def _is_common(self, term: str) -> bool:
         if (known := self.common.get(term)) is None:
-            of_term = java_class("org.apache.lucene.index.Term")(CONTENTS, term)
-            frequency = self.reader.docFreq(of_term)
+            frequency = self.reader.docFreq(java_class("org.apache.lucene.index.Term")(CONTENTS, term))
             known = bool(np.float32(frequency) / np.float32(self.documents) > COMMON)
             if len(self.common) < KNOWN:
                 self.common[term] = known

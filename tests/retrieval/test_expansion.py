@@ -57,7 +57,7 @@ def test_what_is_found(index, text, expand, without, expanded):
 
 
 def test_threads_search_at_the_same_time(index):
-    """Pyjnius shares the methods of a class among threads, which take turns more often here than usual."""
+    """Threads take turns more often here than usual."""
     stage = LuceneConfig(expand="spellings,phrases,subjects,mesh").open(index)
     strategy = Filter((), strategy=Term("anemia"))
     texts, rows = ("anemia IL-17", "heart attack", "aspirin"), np.arange(len(index.forward))
