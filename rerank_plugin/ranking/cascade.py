@@ -119,6 +119,10 @@ class Cascade(Scorer):
     def feature_seconds(self) -> float:  # type: ignore[override]
         return sum(scorer.feature_seconds for scorer in self.scorers)
 
+    def load_attribution(self) -> None:
+        for scorer in self.scorers:
+            scorer.load_attribution()
+
     def lacking_words(self, query: Query) -> list[str]:
         return [name for scorer in self.scorers for name in scorer.lacking_words(query)]
 

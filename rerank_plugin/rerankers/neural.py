@@ -180,9 +180,7 @@ class NeuralReranker(Scorer):
 
         For a query that the model cannot read, the only part is the candidate's first-stage score.
         """
-        require("torch", "an explanation")
-        explain = self.entry.load("explain", of_module=True)
-        if explain is None:
+        if (explain := self._explain()) is None:
             return None
         terms = candidates.index.query(query.text)
         words, places = self.builder.query(terms), self.builder.places_read(terms)[: self.builder.query_words]
@@ -193,6 +191,15 @@ class NeuralReranker(Scorer):
             )
         inputs = self.builder.build(terms, words, candidates).take([place]).without_common_padding()  # B = 1
         return replace(explain(self._module_on_cpu, inputs), query_places=places)
+
+    def load_attribution(self) -> None:
+        if self._explain() is not None:
+            self._module_on_cpu  # noqa: B018 (made once)
+
+    def _explain(self) -> Callable[[RankingModel, Inputs], Attribution] | None:
+        require("torch", "an explanation")
+        explain: Callable[[RankingModel, Inputs], Attribution] | None = self.entry.load("explain", of_module=True)
+        return explain
 
     @cached_property
     def module(self) -> RankingModel:

@@ -86,6 +86,10 @@ class Scorer(ABC):
         """The attribution of one candidate's score; None if the reranker does not support it."""
         return None
 
+    def load_attribution(self) -> None:
+        """Load what :meth:`attribute` needs beside `score`, in any thread; the first call may take seconds."""
+        return
+
     def lacking_words(self, query: Query) -> list[str]:
         """The reranker's name, if it knows few of the query's words (`Vocabulary.knows_few_words`); otherwise empty."""
         return []

@@ -83,7 +83,7 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
     service.check_text(parameters.query, "query")
     stage = parameters.first_stage or service.config.first_stage_name
     name = parameters.reranker or service.default_reranker
-    index.reranker(name)  # an unknown name is refused before the query waits
+    served = index.reranker(name)  # an unknown name is refused before the query waits
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
     text = parameters.text(parameters.query)
@@ -99,4 +99,6 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
         words = places(explanation.query, explanation.title, explanation.abstract)
         return ExplainAnswer(index=index.name, words=words, **explanation.as_json() | {"reranker": name})
 
+    if served is not None and not served.explains:  # others' scores do not wait for torch
+        await service.scheduler.slowly(served.load_explanations)
     return await service.scheduler.batched(retrieve, index.explain_together, answer)

@@ -89,7 +89,7 @@ class Scheduler:
         try:
             return await self._run(self.threads, self._quick, function, *arguments)
         except LateError:
-            return await self._slowly(function, *arguments)
+            return await self.slowly(function, *arguments)
 
     async def once_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of a function that cannot be begun again, run in a thread."""
@@ -99,7 +99,7 @@ class Scheduler:
     def _quick(self) -> float:
         return min(QUICK, self.seconds)
 
-    async def _slowly(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def slowly(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of slow work; an `OverloadedError` where half of the queries are slow."""
         if self.slow >= self.max_queries / 2:
             raise OverloadedError
@@ -146,10 +146,10 @@ class Scheduler:
             return await self._batched(job)
         except LateError:
             if job.result is not MISSING:
-                return await self._slowly(finish, job.result)
+                return await self.slowly(finish, job.result)
             if job.item is not MISSING:
                 raise
-        item = await self._slowly(prepare)
+        item = await self.slowly(prepare)
         return await self.batched(lambda: item, batch_function, finish)
 
     async def _batched(self, job: Job) -> Any:

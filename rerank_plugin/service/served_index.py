@@ -52,7 +52,12 @@ class ServedReranker:
     """A scorer over an index, or a cascade of scorers, used by the scoring thread."""
 
     def __init__(self, scorer: Scorer):
-        self.scorer = scorer
+        self.scorer, self.explains = scorer, False
+
+    def load_explanations(self) -> None:
+        """Load what explanations need beside scores, such as torch."""
+        self.scorer.load_attribution()
+        self.explains = True
 
     def rank_together(self, items: Sequence[tuple[Query, Candidates]]) -> list[Ranking]:
         """The rankings of several queries' candidates."""

@@ -20,6 +20,7 @@ from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.indexes.updating import delete
+from rerank_plugin.rerankers import Scorer
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
@@ -44,6 +45,23 @@ class BlockingReranker:
         return candidates.lengths.astype(np.float32)
 
 
+class LoadingReranker(Scorer):
+    """A reranker whose first explanation waits until ``loaded`` is set."""
+
+    name = "loading"
+    begun, loaded = Event(), Event()
+
+    def __init__(self, index):
+        pass
+
+    def score(self, query, candidates):
+        return candidates.lengths.astype(np.float32)
+
+    def load_attribution(self):
+        self.begun.set()
+        self.loaded.wait(20)
+
+
 @contextmanager
 def blocked_reranker():
     BlockingReranker.open.clear()
@@ -65,8 +83,9 @@ def folder(index_folder, tmp_path_factory):
 def service(folder):
     """A service with a token, a short deadline and a short queue."""
     config = ServiceConfig(
-        {"small": str(folder)}, {"blocking": f"{__name__}:BlockingReranker"}, token="geheim", deadline=1, queue=4,
-        body_seconds=0.5, most_megabytes=1, origins=("https://example.org",),
+        {"small": str(folder)},
+        {name: f"{__name__}:{name.title()}Reranker" for name in ("blocking", "loading")},
+        token="geheim", deadline=1, queue=4, body_seconds=0.5, most_megabytes=1, origins=("https://example.org",),
     )  # fmt: skip
     with serving(config, headers=TOKEN) as client:
         yield client
@@ -130,6 +149,17 @@ def test_a_closed_connection_cancels_its_query(index_folder):
         wait_until(lambda: not scheduler.waiting)
         assert service.get(SEARCH, params={"query": "cancer"}).status_code == 200
         assert calls == ["gone0 cancer", "cancer"]
+
+
+def test_searches_do_not_wait_for_what_the_first_explanation_loads(service):
+    searched = {"query": "cancer", "reranker": "loading"}
+    docid = service.get(SEARCH, params=searched).json()["candidates"][0]["docid"]
+    with ThreadPoolExecutor(1) as client:
+        explanation = client.submit(service.get, "/v1/small/explain", params=searched | {"docid": docid})
+        assert LoadingReranker.begun.wait(20)
+        assert service.get(SEARCH, params=searched).json()["reranked"] and not explanation.done()
+        LoadingReranker.loaded.set()
+        assert explanation.result().json()["rank"] == 1
 
 
 def test_slow_and_idle_clients_delay_no_other_client(service):
