@@ -24,6 +24,7 @@ from rerank_plugin.files.text_files import beginning, kind_of
 log = logging.getLogger(__name__)
 
 FIELD = "field"  # the key that chooses a text of the queries, as in ``topics.xml:field=question``
+MOST_QUERIES, MOST_CHARACTERS = 10_000_000, 1_000_000_000  # which are kept in memory
 EXAMPLES = 3  # named files of those that are left out for the same reason
 
 
@@ -172,10 +173,16 @@ def folder_queries(folder: Path) -> list[Query]:
 
 
 def checked(records: Iterable[tuple[str, str, str]]) -> list[Query]:
-    """The queries of (where, id, text) records; an unusable or repeated id is an InputError."""
+    """The queries of (where, id, text) records; an unusable or repeated id, or too many, is an InputError."""
     seen: dict[str, str] = {}
-    result = []
+    result, characters = list[Query](), 0
     for where, id, text in records:
+        characters += len(text)
+        if len(result) == MOST_QUERIES or characters > MOST_CHARACTERS:
+            raise InputError(
+                f"{where}: more than {MOST_QUERIES:,} queries, or {MOST_CHARACTERS:,} characters of them: give them in "
+                "several files"
+            )
         if id.split() != [id]:
             raise InputError(f"{where}: {id!r} cannot be the id of a query: expected a word without white space")
         if id in seen:

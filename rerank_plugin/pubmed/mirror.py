@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,10 @@ class Mirror:
     def path(self, file: SourceFile, suffix: str = "") -> Path:
         return self.folder / f"{file.path}{suffix}"
 
-    def files(self) -> list[SourceFile]:
-        """The whole files, in the order in which they are applied."""
-        names = ((path.name, folder) for folder in FOLDERS for path in (self.folder / folder).glob("*.xml.gz"))
+    def files(self, suffix: str = "") -> list[SourceFile]:
+        """The whole files, in the order in which they are applied; or those of which there is one with this suffix."""
+        paths = (path for folder in FOLDERS for path in (self.folder / folder).glob(f"*.xml.gz{suffix}"))
+        names = ((path.name.removesuffix(suffix), path.parent.name) for path in paths)
         return sorted(file for name in names if (file := SourceFile.named(*name)))
 
     def listed(self) -> list[SourceFile]:
@@ -118,6 +119,14 @@ class Mirror:
             self.write()
         for suffix in (PART, MD5, ""):
             self.path(file, suffix).unlink(missing_ok=True)
+
+    def remove_begun(self, kept: Container[SourceFile]) -> None:
+        """Remove what a killed run has left of files that are not here; but not of those to keep."""
+        whole = self.files()
+        for suffix in (PART, MD5):
+            for file in self.files(suffix):
+                if file not in kept and file not in whole:
+                    self.path(file, suffix).unlink()
 
     def write(self) -> None:
         """Write ``mirror.json``."""

@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urljoin
 
 from rerank_plugin import __version__
 from rerank_plugin.base.errors import InputError
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 CHUNK = 1 << 13  # bytes that are written at once: what a kill or a failure loses at most
 TEXT_BYTES, FILE_BYTES = 1 << 24, 1 << 32  # at most; of NLM's, lists have under 1 MB and files under 1 GB
+MOST_REDIRECTS = 5
 CONNECT_SECONDS = 20.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds after a failure, doubled after each further one
 LONGEST_ASKED = 900.0  # seconds that a server may ask to wait
@@ -153,14 +155,24 @@ class Server:
         if self._next > now:
             self.sleep(self._next - now)
         self._next = max(now, self._next) + 1 / self.rate
-        url, timeout = f"{self.base_url}{path}", (CONNECT_SECONDS, self.stall)
-        with self._session.get(url, headers=headers, stream=True, timeout=timeout) as response:
+        with self._final(url := f"{self.base_url}{path}", headers) as response:
             status = response.status_code
             if status in PASSING:
                 raise _PassingError(f"status {status}", _asked_wait(response.headers.get("Retry-After")))
             if status not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT, NO_RANGE):
                 raise NotFetchedError(f"{url}: the server answers with status {status}")
             yield response
+
+    def _final(self, url: str, headers: dict[str, str] | None) -> Any:
+        """The response behind all redirects, of whose bodies nothing is read: they might not end."""
+        first, timeout = url, (CONNECT_SECONDS, self.stall)
+        for _ in range(MOST_REDIRECTS + 1):
+            response = self._session.get(url, headers=headers, stream=True, timeout=timeout, allow_redirects=False)
+            if not response.is_redirect:
+                return response
+            response.close()
+            url = urljoin(url, response.headers["Location"])
+        raise NotFetchedError(f"{first}: the server redirects more than {MOST_REDIRECTS} times, last to {url:.200}")
 
     def _chunks(self, path: str, response: Any, most: int) -> Iterator[bytes]:
         """The body as it is sent, though a server may call it encoded; an exception if it is too short or long."""

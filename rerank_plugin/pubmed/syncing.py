@@ -90,6 +90,7 @@ def sync(
             log.warning("%s lacks %d files, the first %s", server.base_url, len(gaps), first)
         wanted = [file for file, said in files.items() if not mirror.holds(file, said)]
         older = [file for file in mirror.files() if file.release < max(files).release]
+        mirror.remove_begun(kept=files)
         for file in progress(wanted):
             try:
                 size = _fetch(mirror, server, file, files[file])

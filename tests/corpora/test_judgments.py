@@ -1,9 +1,12 @@
 """Judgments in TREC and BEIR files, and queries together with theirs."""
 
+import itertools
+
 import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query, judgments, queries_and_judgments
+from rerank_plugin.corpora.formats import qrels
 
 
 @pytest.mark.parametrize("name", ["qrels.txt", "qrels.gz", "test.2-1-0.qrel"])
@@ -44,6 +47,15 @@ def test_grades_that_are_not_integers(put):
 def test_bad_judgments_are_named(put, text, message):
     with pytest.raises(InputError, match=message):
         judgments(put("q.txt", text))
+
+
+def test_judgments_without_end_are_refused(monkeypatch, put):
+    monkeypatch.setattr(qrels, "MOST", 2)
+    with pytest.raises(InputError, match="^-:3: more than 2 judgments: give those of the queries that you evaluate$"):
+        qrels.collected("-", ((f"-:{number}", ["q1", f"d{number}", "1"]) for number in itertools.count()))
+    question = '{"id": "q1", "body": "x", "documents": ["1", "2"]}'
+    with pytest.raises(InputError, match="more than 2 judgments"):
+        judgments(put("a.json", f'{{"questions": [{question}, {question}]}}'))
 
 
 def test_two_files_joined_by_a_comma(put, caplog):

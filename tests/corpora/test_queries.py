@@ -1,11 +1,12 @@
 """Queries as TSV, JSON lines, TREC topics and in BEIR folders."""
 
 import gzip
+import itertools
 
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.corpora import Query, queries
+from rerank_plugin.corpora import Query, format_files, queries
 
 TOPICS = """
 <top>
@@ -81,6 +82,13 @@ def test_unreadable_queries_are_named_in_one_line(put, name, text, message):
     with pytest.raises(InputError, match=message) as error:
         queries(put(name, text))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("most", ["MOST_QUERIES", "MOST_CHARACTERS"])
+def test_queries_without_end_are_refused(monkeypatch, most):
+    monkeypatch.setattr(format_files, most, 7)
+    with pytest.raises(InputError, match="^-:7: more than .* give them in several files$"):
+        format_files.checked((f"-:{number}", f"q{number}", "a") for number in itertools.count())
 
 
 def test_a_damaged_gzip_file_is_named(tmp_path):

@@ -11,7 +11,7 @@ class FaultyServer(ThreadingHTTPServer):
 
     Attributes:
         faults: of a path, what is wrong with its next requests: a status, ``(status, Retry-After)``, ``cut``, ``stall``
-            (after half of the rest), ``whole`` (no ranges), or bytes that are served in its place.
+            (after half of the rest), ``whole`` (no ranges), ``moved`` (to itself), or bytes that are served instead.
         requests: the path and the range of each request.
         stalled: set while a request is stalled; ``released`` ends that.
     """
@@ -48,6 +48,8 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(fault, (int, tuple)):
             status, *after = (fault,) if isinstance(fault, int) else fault
             self.answer(status, b"", {"Retry-After": after[0]} if after else {})
+        elif fault == "moved":
+            self.answer(302, b"", {"Location": self.path})
         elif target.is_dir():
             sizes = [(one.name, one.stat().st_size) for one in sorted(target.iterdir())]
             lines = [f'<a href="{name}">{name}</a>  2026-01-02 03:04  {size}' for name, size in sizes]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
+from rerank_plugin.corpora.formats.qrels import check_number
 from rerank_plugin.corpora.json_objects import objects
 from rerank_plugin.corpora.register import JUDGMENTS, Format, register
 
@@ -30,10 +31,12 @@ def judgments(path: Path) -> Judgments:
 
     result: Judgments = {}
     others: list[str] = []
+    count = 0
     for where, question in objects(path, refuse):
         id, named = question.get("id"), question.get("documents") or []
         if not isinstance(id, str) or not isinstance(named, list):
             raise InputError(f"{where}: expected a question with an id, a text, and a list of documents")
+        check_number(count := count + 1 + len(named), where)
         for address in map(str, named):
             if match := _PMID.fullmatch(address.strip()):
                 result.setdefault(id, {})[match[1]] = 1

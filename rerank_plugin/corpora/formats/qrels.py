@@ -19,6 +19,7 @@ from rerank_plugin.files.text_files import lines, parse_number
 
 GRADES = ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "qrel", "rating")  # in a header
 HIGHEST = 2**31 - 1  # as trec_eval's
+MOST = 20_000_000  # judgments, which are kept in memory
 
 
 def judgments(path: Path) -> Judgments:
@@ -32,7 +33,8 @@ def collected(path: Path, rows: Iterable[tuple[str, list[str]]]) -> Judgments:
     """
     result: Judgments = {}
     width = 0
-    for where, columns in rows:
+    for count, (where, columns) in enumerate(rows):
+        check_number(count, where)
         if not width:
             width = len(columns)
             if folded_key(columns[-1]) in GRADES:  # the header of BEIR, or another
@@ -50,6 +52,12 @@ def collected(path: Path, rows: Iterable[tuple[str, list[str]]]) -> Judgments:
     if not result:
         raise InputError(f"{path}: holds no judgments: expected lines with query 0 document grade")
     return result
+
+
+def check_number(count: int, where: str) -> None:
+    """An `InputError` if there are more judgments than are read."""
+    if count > MOST:
+        raise InputError(f"{where}: more than {MOST:,} judgments: give those of the queries that you evaluate")
 
 
 def _grade(text: str, where: str) -> float:
