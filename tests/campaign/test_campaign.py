@@ -12,12 +12,13 @@ from tests.campaign.children import Children
 from tests.campaign.commands import COMMANDS
 from tests.campaign.damages import TARGETS
 
-CASES = {"kill": 12, "damage": 4}  # of damages, batches
+# One for each way to write: a run with its journal, a folder and a packed file that are replaced, several files, a log.
 KILLED = [
     one
     for one in COMMANDS
-    if one.cheap and one.name.split()[0] in ("search", "fuse", "weak", "clicks", "click", "sample")
+    if one.name in ("search", "search of a folder --overwrite", "fuse to .gz --overwrite", "clicks --log", "click log")
 ]
+CASES = {"kill": len(KILLED), "damage": 4}  # of damages, batches
 DAMAGED = ("part of a search", "run", "click log", "queries")  # whatever is damaged in them is found
 
 

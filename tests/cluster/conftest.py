@@ -4,9 +4,11 @@ import os
 
 import pytest
 
+from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.building import build_single
+from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.indexes.shard_building import build_shards
 
 SHARDS = 2
@@ -46,3 +48,21 @@ def address():
     yield nodes.address
     disconnect()
     nodes.shutdown()
+
+
+@pytest.fixture(scope="package")
+def remote(twins, address):
+    """The index of shards on the cluster, with two processes for each shard."""
+    yield from opened(ClusterConfig(address, replicas=2, deadline=60, heap="256m"), twins[1])
+
+
+@pytest.fixture(scope="package")
+def one_process(twins, address):
+    """The same with one process for each shard, which commands share that open it on the cluster."""
+    yield from opened(ClusterConfig(address, heap="256m"), twins[1])
+
+
+def opened(config, folder):
+    index = open_index(config.url(folder))
+    yield index
+    index.close()

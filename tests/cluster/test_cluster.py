@@ -49,14 +49,6 @@ def test_the_best_of_all_shards_are_cut_to_the_count():
         assert rows.tolist() == [6, 5, 1, 2][:count] and scores.tolist() == [0.9, 0.7, 0.5, 0.5][:count]
 
 
-@pytest.fixture(scope="module")
-def remote(twins, address):
-    """The index of shards on the cluster, with two processes for each shard."""
-    index = open_index(ClusterConfig(address, replicas=2, deadline=60, heap="256m").url(twins[1]))
-    yield index
-    index.close()
-
-
 def run(index, stage, rerankers, depth=100):
     pipeline = Pipeline(index, configure(stage), depth, tuple(map(Stage.parse, rerankers))).open()
     rankings = list(pipeline.rank_all(queries("sample:test"), together=4))
@@ -130,7 +122,7 @@ def test_shards_work_on_a_search_as_long_as_it_may_take(remote):
     assert remote.count(Filter.of({"year": "1990-1999"})) and not remote.answering.lost()
 
 
-def test_the_command_writes_the_same_run(twins, address, tmp_path):
+def test_the_command_writes_the_same_run(twins, address, one_process, tmp_path):
     options = ["--queries", "sample:test", "--reranker", "delta", "--depth", "60", "--output"]
     search(["--index", str(twins[0]), *options, str(tmp_path / "single")])
     cluster = ["--cluster", address, "--shard-heap", "256m", "--shard-deadline", "60"]
@@ -162,31 +154,29 @@ def test_replicas_of_a_shard_are_on_different_machines(remote):
     assert all(len(set(machines)) == 2 for machines in on)
 
 
-def test_searches_go_on_when_a_process_of_each_shard_is_killed(twins, remote):
-    expected = run(twins[0], "bm25", ("delta",))
-    victims = [replicas[number % 2] for number, replicas in enumerate(processes(remote))]
+def test_searches_of_all_openings_go_on_when_a_process_of_each_shard_is_killed(twins, address, remote, monkeypatch):
+    before, expected = processes(remote), run(twins[0], "bm25", ("delta",))
+    again = open_index(ClusterConfig(address, replicas=2, heap="256m").url(twins[1]))
+    assert processes(again) == before and run(again, "bm25", ("delta",)) == expected
+    with monkeypatch.context() as patched:
+        patched.setattr(again.answering, "config", ClusterConfig(replicas=2, deadline=1e-6))
+        assert Reranker.load("ktrel", again).name == "ktrel"  # what a search waits for bounds no loading
+        with pytest.raises(UnavailableError, match="did not answer within"):
+            Searcher(again).search("heart")
+    victims = [replicas[number % 2] for number, replicas in enumerate(before)]
     with ThreadPoolExecutor(1) as executor:
-        running = [executor.submit(run, remote, "bm25", ("delta",)) for _ in range(6)]
+        running = [executor.submit(run, index, "bm25", ("delta",)) for index in (remote, again) * 3]
         running[0].result()
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
         assert all(each.result() == expected for each in running)
-    wait_until_all_answer(remote)
+    for index in (again, remote):
+        wait_until_all_answer(index)
     assert not set(victims) & {pid for replicas in processes(remote) for pid in replicas}
-    assert run(remote, "bm25", ("delta",)) == expected
-
-
-def test_a_dead_shard_is_named_and_answers_again(twins, remote, monkeypatch):
-    expected = run(twins[0], "hybrid", ())
-    for victim in processes(remote)[1]:
-        os.kill(victim, signal.SIGKILL)
-    monkeypatch.setattr(remote.answering, "config", ClusterConfig(replicas=2, deadline=0.5))
-    searcher = Searcher(remote)
-    with pytest.raises(UnavailableError, match=r"shard 1 of 2 did not answer within 0.5 s"):
-        searcher.search("heart attack")
-    monkeypatch.undo()
-    wait_until_all_answer(remote)
-    assert run(remote, "hybrid", ()) == expected
+    again.close()
+    with pytest.raises(InputError, match="is closed: open it again"):
+        Searcher(again).search("heart")
+    assert run(remote, "hybrid", ("delta",)) == run(twins[0], "hybrid", ("delta",))
 
 
 def place_of(folder, address):
@@ -202,19 +192,36 @@ def lacking(twins, address):
     index.close()
 
 
-def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacking):
-    place, text = lacking.forward, "aspirin after a heart attack"
+def test_a_dead_shard_is_named_or_left_out_and_answers_again(twins, address, remote, lacking, monkeypatch):
+    place, text, query = lacking.forward, "aspirin after a heart attack", Query("1", "aspirin after a heart attack")
     served = ServiceConfig({"sample": place_of(twins[1], address)}, {"delta": "delta"}, deadline=60)
+    pipeline = Pipeline(lacking, configure("hybrid"), 50, tuple(map(Stage.parse, ("ktrel@30", "delta@10")))).open()
+    candidates, whole, held = pipeline.candidates(query), Searcher(remote), float(place.shares[1])
     with (
         Searcher(lacking, "delta") as searcher, Searcher(twins[0], "delta") as single, serving(served) as client
     ):  # fmt: skip
-        expected = single.search(text, 500)
+        expected, best = single.search(text, 500), run(twins[0], "hybrid", ())
         assert searcher.search("insulin", 1).missing is None and expected.missing is None and len(expected) > 100
         others = [hit for hit in expected if place.shards_of(place.rows([hit.docid]))[0] != 1]
-        held = float(place.shares[1])
-        for victim in processes(lacking)[1]:
+        first, second = processes(lacking)
+        for victim in second:
             os.kill(victim, signal.SIGKILL)
+        (ranking,) = pipeline.rank_together([query], [candidates])  # it dies between two stages
         found = searcher.search(text, 500)
+        answer = client.get("/v1/sample/search", params={"query": text}).json()
+        refused = client.get("/v1/sample/explain", params={"query": text, "docid": found[0].docid})
+        for of_all in (lambda: searcher.explain(text, found[0].docid), lambda: rank_many(lacking, {"1": text})):
+            with pytest.raises(UnavailableError, match="shard 1 of 2 did not answer"):
+                of_all()
+        for victim in first:
+            os.kill(victim, signal.SIGKILL)
+        with pytest.raises(UnavailableError, match="did not answer: try again"):
+            pipeline.rank(query)
+        monkeypatch.setattr(remote.answering, "config", ClusterConfig(replicas=2, deadline=0.5))
+        with pytest.raises(UnavailableError, match=r"shards? (0|0, 1) of 2 did not answer within 0.5 s"):
+            whole.search("heart attack")
+        monkeypatch.undo()
+
         assert str(found.missing) == (
             f"shard 1 of 2 did not answer: {100 * held:.1f} % of the documents are missing from this ranking"
         )
@@ -227,66 +234,29 @@ def test_a_ranking_without_a_dead_shard_says_what_it_lacks(twins, address, lacki
         assert [(hit.docid, hit.score) for hit in found] == [(hit.docid, hit.score) for hit in again]
         assert 10 < len(found) < len(expected)
         assert found.missing == Missing((1,), 2, held)
-        answer = client.get("/v1/sample/search", params={"query": text}).json()
         assert [hit["docid"] for hit in answer["candidates"]] == [hit.docid for hit in found[:10]]
         assert answer["notes"] == [str(found.missing)] and answer["shards"] == {
             "total": 2, "successful": 1, "failed": 1, "missing": [1], "missing_documents": round(held, 4),
         }  # fmt: skip
         assert "rerank_partial_total 1.0" in client.get("/metrics").text
-        refused = client.get("/v1/sample/explain", params={"query": text, "docid": found[0].docid})
         assert refused.status_code == 503 and "shard 1 of 2 did not answer" in refused.json()["error"]
-        for whole in (lambda: searcher.explain(text, found[0].docid), lambda: rank_many(lacking, {"1": text})):
-            with pytest.raises(UnavailableError, match="shard 1 of 2 did not answer"):
-                whole()
-        wait_until_all_answer(lacking)
-        wait_until_all_answer(client.app.state.service.collections.current.index("sample").index)
+        assert ranking.missing.shards == (1,)
+        shards = place.shards_of(ranking.candidates.rows)
+        assert sorted(ranking.order) == [*range(len(ranking.candidates))] and not (shards == 1).any()
+        assert 0 < len(ranking.order) < len(candidates.rows) == 50
+
+        for index in (lacking, remote, client.app.state.service.collections.current.index("sample").index):
+            wait_until_all_answer(index)
+        titles = read(ranking, lambda ranking: ranked_hits(ranking, 10))
+        assert titles.missing.shards == (1,) and [hit.rank for hit in titles] == [*range(1, 11)]
         assert client.get("/v1/sample/search", params={"query": text}).json()["shards"] is None
         before = processes(lacking)
         assert client.app.state.service.reloads.ask().result() is None and processes(lacking) == before
+    assert pipeline.rank(query).missing is None and run(remote, "hybrid", ()) == best
     found = Searcher(lacking, "delta").search(text, 500)
     assert [(hit.docid, hit.score) for hit in found] == [(hit.docid, hit.score) for hit in expected]
     with pytest.raises(SystemExit):
         search([*"--queries sample:test --output x --partial-answers --cluster".split(), address, "--index", "i"])
-
-
-def test_a_shard_that_dies_between_two_stages_is_left_out(lacking):
-    pipeline = Pipeline(lacking, configure("hybrid"), 50, tuple(map(Stage.parse, ("ktrel@30", "delta@10")))).open()
-    query = Query("1", "aspirin after a heart attack")
-    candidates, (first, second) = pipeline.candidates(query), processes(lacking)
-    for victim in first:
-        os.kill(victim, signal.SIGKILL)
-    (ranking,) = pipeline.rank_together([query], [candidates])
-    assert ranking.missing.shards == (0,)
-    shards = lacking.forward.shards_of(ranking.candidates.rows)
-    assert sorted(ranking.order) == [*range(len(ranking.candidates))] and not (shards == 0).any()
-    assert 0 < len(ranking.order) < len(candidates.rows) == 50
-    titles = read(ranking, lambda ranking: ranked_hits(ranking, 10))
-    assert titles.missing.shards == (0,) and [hit.rank for hit in titles] == [*range(1, 11)]
-    for victim in second:
-        os.kill(victim, signal.SIGKILL)
-    with pytest.raises(UnavailableError, match="did not answer: try again"):
-        pipeline.rank(query)
-    wait_until_all_answer(lacking)
-    assert pipeline.rank(query).missing is None
-
-
-def test_the_processes_are_those_of_all_openings_until_the_last_is_closed(twins, address, remote, monkeypatch):
-    before, expected = processes(remote), run(remote, "bm25", ("delta",))
-    again = open_index(ClusterConfig(address, replicas=2, heap="256m").url(twins[1]))
-    assert processes(again) == before and run(again, "bm25", ("delta",)) == expected
-    with monkeypatch.context() as patched:
-        patched.setattr(again.answering, "config", ClusterConfig(replicas=2, deadline=1e-6))
-        assert Reranker.load("ktrel", again).name == "ktrel"  # what a search waits for bounds no loading
-        with pytest.raises(UnavailableError, match="did not answer within"):
-            Searcher(again).search("heart")
-    os.kill(before[0][0], signal.SIGKILL)
-    assert run(again, "bm25", ("delta",)) == run(remote, "bm25", ("delta",)) == expected
-    for index in (again, remote):
-        wait_until_all_answer(index)
-    again.close()
-    with pytest.raises(InputError, match="is closed: open it again"):
-        Searcher(again).search("heart")
-    assert run(remote, "hybrid", ("delta",)) == run(twins[0], "hybrid", ("delta",))
 
 
 COORDINATOR = """if True:

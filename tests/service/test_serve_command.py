@@ -144,7 +144,7 @@ def test_invalid_options(tmp_path, monkeypatch, capsys, arguments, message):
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_port_that_is_taken(tmp_path):
+def test_a_port_that_is_taken(capsys):
     with create_server(("127.0.0.1", 0)) as taken:
-        options = ("--index", "i", "--port", taken.getsockname()[1])
-        assert "choose another --port" in run(*SERVE, *options, folder=tmp_path, status=2)
+        assert status_of(serve.main, ["--index", "i", "--port", taken.getsockname()[1]]) == 2
+    assert "choose another --port" in capsys.readouterr().err
