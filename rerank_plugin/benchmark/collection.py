@@ -103,10 +103,10 @@ def with_candidates(collection: Collection, first_stage: FirstStage, depth: int,
     Raises:
         InputError: no query has candidates.
     """
-    from rerank_plugin.ranking.pipeline import from_first_stage
+    from rerank_plugin.ranking.pipeline import OpenPipeline
 
-    source = from_first_stage(first_stage, depth)
-    searched = [(query, source(query)) for query in collection.queries]
+    pipeline = OpenPipeline(collection.index, first_stage, depth)
+    searched = [(query, pipeline.candidates(query)) for query in collection.queries]
     searched = [(query, candidates) for query, candidates in searched if len(candidates)]
     if not searched:
         raise InputError(f"no query has candidates in {name}")

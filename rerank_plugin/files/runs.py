@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.records import Query
 from rerank_plugin.files.outputs import FileKind, is_packed, is_stream, replacing
 from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines, parse_number
 
@@ -276,6 +277,16 @@ def text_id(id: object, name: str) -> str:
     if isinstance(id, (int, np.integer)) and not isinstance(id, bool):
         return str(id)
     raise InputError(f"{name}: the id {id!r} is of type {type(id).__name__}: give a text")
+
+
+def distinct(queries: Iterable[Query]) -> list[Query]:
+    """The queries, with texts for ids that are whole numbers; an `InputError` unless their ids differ."""
+    by_id: dict[str, Query] = {}
+    for query in queries:
+        if (id := text_id(query.id, "queries")) in by_id:
+            raise InputError(f"two queries have the id '{id}': query ids must differ")
+        by_id[id] = query._replace(id=id)
+    return list(by_id.values())
 
 
 def write_run(path: str | Path, run: Mapping[str, RankedList], tag: str, overwrite: bool = False) -> None:

@@ -1,9 +1,9 @@
 """The pipeline of every query: a first stage retrieves candidates, rerankers score them, and the scores sort them.
 
 A :class:`Pipeline` is data: the index, the stages, and the number of documents that each stage passes on, as in
-``bm25 % 500 >> delta >> bert % 20``. The search command opens one; `Searcher` and the service build an
-:class:`OpenPipeline` of open parts. Besides it, only this folder sorts by scores: cascades, lists that share candidates
-(:mod:`rerank_plugin.ranking.bulk`), and texts without an index.
+``bm25 % 500 >> delta >> bert % 20``. Opened, or made of open parts, it is an :class:`OpenPipeline`. Besides it, only
+this folder sorts by scores: cascades, lists that share candidates (:mod:`rerank_plugin.ranking.bulk`), and texts
+without an index.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Stage, load_stages
+from rerank_plugin.ranking.notes import notes_of
 from rerank_plugin.ranking.scores import checked, checked_scores
 from rerank_plugin.rerankers import CandidateScorer, RerankerOptions, Scorer, as_scorer, warn_first_stage_mismatch
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -191,31 +192,44 @@ class Pipeline:
         if self.filter is not None:  # an invalid filter fails before the first query
             check_filter(first_stage, Query("", "", self.filter))
             index.check_filter(self.filter)
-        cuts = cuts_ranking(self.first_stage)
-        return OpenPipeline(index, first_stage, self.depth, scorer, self.filter, cuts, self.entire_sets)
+        return OpenPipeline(index, first_stage, self.depth, scorer, self.filter, self.entire_sets)
 
 
+@dataclass(frozen=True)
 class OpenPipeline:
     """A pipeline whose parts are open, all of one commit of the index. It is thread-safe.
 
+    Everything that retrieves candidates has one: the search command, `Searcher`, the service, training, the benchmark.
+    ``dataclasses.replace`` gives one of the same open parts with another depth or scorer.
+
     Args:
         scorer: the rerankers as one scorer (:class:`~rerank_plugin.ranking.cascade.Cascade`); None without any.
-        cuts_ranking: whether the depth cuts the final ranking instead of the candidates.
         entire_sets: whether all documents of a strategy's set are candidates, up to `MOST_RANKED`, whatever the depth.
+        cuts_ranking: whether the depth cuts the final ranking instead of the candidates; as the first stage is
+            registered by default.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        first_stage: FirstStage,
-        depth: int = DEPTH,
-        scorer: Scorer | None = None,
-        filter: Filter | None = None,
-        cuts_ranking: bool = False,
-        entire_sets: bool = True,
-    ):
-        self.index, self.first_stage, self.depth, self.scorer = index, first_stage, depth, scorer
-        self.filter, self.cut, self.entire_sets = filter, depth if cuts_ranking else None, entire_sets
+    index: Index
+    first_stage: FirstStage
+    depth: int = DEPTH
+    scorer: Scorer | None = None
+    filter: Filter | None = None
+    entire_sets: bool = True
+    cuts_ranking: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.cuts_ranking is None:  # once: a look-up asks for the packages that are installed
+            entry = FIRST_STAGES.find(self.first_stage.name)
+            object.__setattr__(self, "cuts_ranking", entry is not None and entry.depth_cuts == RANKING)
+
+    @property
+    def cut(self) -> int | None:
+        """The cutoff of the final ranking; None where the first stage applies the depth."""
+        return self.depth if self.cuts_ranking else None
+
+    def notes(self, query: Query) -> list[str]:
+        """The notes on a query (:mod:`rerank_plugin.ranking.notes`)."""
+        return notes_of(query, self.first_stage, self.scorer)
 
     def candidates(self, query: Query) -> Candidates:
         """The candidates of the first stage; an `InputError` if it cannot apply the query's filter."""
@@ -248,12 +262,6 @@ class OpenPipeline:
         """The rankings of many queries, as in :func:`rank_all`."""
         return (
             ranking.best(self.cut) for ranking in rank_all(queries, self.candidates, self.scorer, threads, together)
-        )
-
-    def to_depth(self, depth: int) -> OpenPipeline:
-        """A pipeline of the same open parts with another depth."""
-        return OpenPipeline(
-            self.index, self.first_stage, depth, self.scorer, self.filter, self.cut is not None, self.entire_sets
         )
 
     def close(self) -> None:
@@ -308,12 +316,6 @@ def newest_first(candidates: Candidates) -> np.ndarray:
     dates[np.maximum.accumulate(dates == TAB, axis=1)] = 0  # the journal
     _, ranks = np.unique(dates.view(f"S{dates.shape[1]}").ravel(), return_inverse=True)
     return np.argsort(-ranks, kind="stable")
-
-
-def cuts_ranking(first_stage: FirstStageConfig | FirstStage) -> bool:
-    """Whether the depth cuts the final ranking of a first stage, which gives all its documents."""
-    entry = FIRST_STAGES.find(first_stage.name)
-    return entry is not None and entry.depth_cuts == RANKING
 
 
 def rank(query: Query, candidates: Candidates, reranker: CandidateScorer | None) -> Ranking:
@@ -414,16 +416,3 @@ def rank_all(
         finally:
             for _, future in ahead:
                 future.cancel()
-
-
-def from_first_stage(first_stage: FirstStage, depth: int) -> CandidateSource:
-    """A candidate source that retrieves at most ``depth`` candidates of each query with a first stage.
-
-    It raises an `InputError` for a query with a filter that the first stage cannot apply.
-    """
-
-    def source(query: Query) -> Candidates:
-        check_filter(first_stage, query)
-        return first_stage.search(query, depth)
-
-    return source

@@ -9,11 +9,11 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import DEPTH, Query
 from rerank_plugin.corpora import queries as read_queries
-from rerank_plugin.files.runs import RankedList, strictly_decreasing
+from rerank_plugin.files.runs import RankedList, distinct, strictly_decreasing
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.reranker import Reranker, as_query
-from rerank_plugin.ranking.searcher import Searcher, distinct
+from rerank_plugin.ranking.searcher import Searcher
 
 
 def rank(

@@ -16,22 +16,22 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
 from rerank_plugin.base.records import DEPTH, Query
-from rerank_plugin.files.runs import text_id
+from rerank_plugin.files.runs import distinct
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.hits import Hit, Hits, ranked_hits
-from rerank_plugin.ranking.notes import NotesLog, notes_of
-from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, Reading, cuts_ranking
+from rerank_plugin.ranking.notes import NotesLog
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, Reading
 from rerank_plugin.ranking.reading import PLAIN, PUBMED, read
 from rerank_plugin.ranking.reranker import Reranker, absolute, as_query, at_least
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
 from rerank_plugin.rerankers import warn_first_stage_mismatch
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage
 from rerank_plugin.retrieval.lucene import BM25, QLD, RM3, LuceneConfig, LuceneFirstStage
-from rerank_plugin.retrieval.register import FIRST_STAGES, configure
+from rerank_plugin.retrieval.register import FIRST_STAGES, configuration_of
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Searcher:
         self._lucene: LuceneFirstStage | None = None  # the first one that was opened
 
         def opened() -> tuple[Index, Reranker | None, OpenPipeline]:
-            self._config = _first_stage_config(first_stage)
+            self._config = configuration_of(first_stage)
             opened_index = open_index(index)
             loaded = _reranker(reranker, opened_index)
             return opened_index, loaded, self._pipeline_of(opened_index, loaded, self._config)
@@ -198,8 +198,7 @@ class Searcher:
 
         Searches log all but the first kind as warnings, once for each query; a batch gets one line for each note.
         """
-        query = as_query(q)
-        return [*self.read(q, PLAIN).notes, *notes_of(query, self._pipeline.first_stage, self._pipeline.scorer)]
+        return [*self.read(q, PLAIN).notes, *self._pipeline.notes(as_query(q))]
 
     def doc(self, docid: str | int) -> StoredDocument | None:
         """A document with the methods ``docid()``, ``id()``, ``contents()``, ``raw()`` and ``get(field)``.
@@ -293,7 +292,7 @@ class Searcher:
 
     def set_first_stage(self, first_stage: str | Any) -> None:
         """Retrieve by another first stage, given as to the constructor; an `InputError` as there."""
-        self._set(_first_stage_config(first_stage))
+        self._set(configuration_of(first_stage))
 
     def set_bm25(self, k1: float = 0.9, b: float = 0.4) -> None:
         """Retrieve by BM25 with these parameters; RM3 stays set."""
@@ -416,7 +415,7 @@ class Searcher:
             self._lucene = first_stage if isinstance(first_stage, LuceneFirstStage) else self._lucene
         entry = FIRST_STAGES.find(config.name)  # once: a look-up asks for the packages that are installed
         self._needs_query_id = entry is not None and bool(entry.needs_query_id)
-        return OpenPipeline(index, first_stage, self.depth, scorer, cuts_ranking=cuts_ranking(config))
+        return OpenPipeline(index, first_stage, self.depth, scorer)
 
     def __getattr__(self, name: str) -> Any:
         if name in PARTS and self._closed:
@@ -441,7 +440,7 @@ class Searcher:
 
     def _rank(self, query: Query, depth: int | None = None) -> Ranking:
         """The ranking of a query; ``depth`` replaces that of the searcher."""
-        opened = self._pipeline.to_depth(depth or self.depth)
+        opened = replace(self._pipeline, depth=depth or self.depth)
         if self._needs_query_id:
             raise InputError(f"the first stage '{self._config.name}' looks query ids up: use batch_search or rank_many")
         self._notes.log([query], opened.first_stage, opened.scorer)
@@ -449,7 +448,7 @@ class Searcher:
             return opened.rank(query)
 
     def _rank_all(self, queries: Sequence[Query], threads: int, depth: int | None = None) -> Iterator[Ranking]:
-        threads, opened = at_least(threads, "threads"), self._pipeline.to_depth(depth or self.depth)
+        threads, opened = at_least(threads, "threads"), replace(self._pipeline, depth=depth or self.depth)
         self._notes.log(queries, opened.first_stage, opened.scorer)
         return opened.rank_all(queries, threads, QUERIES_AT_ONCE)
 
@@ -478,25 +477,6 @@ def _check_plain(query_generator: Any, fields: Any) -> None:
     """Refuse what only Pyserini's searcher takes."""
     if query_generator is not None or fields:
         raise InputError("queries are words of title and abstract: leave query_generator and fields out")
-
-
-def distinct(queries: Iterable[Query]) -> list[Query]:
-    """The queries, with texts for ids that are whole numbers; an `InputError` unless their ids differ."""
-    by_id: dict[str, Query] = {}
-    for query in queries:
-        if (id := text_id(query.id, "queries")) in by_id:
-            raise InputError(f"two queries have the id '{id}': query ids must differ")
-        by_id[id] = query._replace(id=id)
-    return list(by_id.values())
-
-
-def _first_stage_config(first_stage: str | Any) -> Any:
-    if isinstance(first_stage, str):
-        return configure(first_stage)
-    if not callable(getattr(first_stage, "open", None)):
-        kind = type(first_stage).__name__
-        raise InputError(f"a first stage is a name, such as 'bm25', or a configuration, not {kind}")
-    return first_stage
 
 
 def _reranker(reranker: Any, index: Index) -> Reranker | None:

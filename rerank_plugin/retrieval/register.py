@@ -164,6 +164,16 @@ def configure(spec: str, options: Mapping[str, Any] | None = None) -> FirstStage
     return entry.config(**chosen(entry.config, options or {}), **arguments, **entry.fixed)
 
 
+def configuration_of(first_stage: Any) -> Any:
+    """The configuration of a first stage that is given by its name, or as a configuration; an `InputError` as above."""
+    if isinstance(first_stage, str):
+        return configure(first_stage)
+    if not callable(getattr(first_stage, "open", None)):
+        kind = type(first_stage).__name__
+        raise InputError(f"a first stage is a name, such as 'bm25', or a configuration, not {kind}")
+    return first_stage
+
+
 def _parsed(spec: str) -> tuple[FirstStageEntry, str]:
     name, colon, argument = spec.partition(":")
     entry = FIRST_STAGES.find(name)

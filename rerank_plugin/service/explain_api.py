@@ -11,6 +11,7 @@ from rerank_plugin.base import records
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.rerankers import Scorer
 from rerank_plugin.service.answers import IndexAnswer, QueryText
 from rerank_plugin.service.errors import error_responses, field_errors
 from rerank_plugin.service.highlighting import places
@@ -90,10 +91,12 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
     query = records.Query(text, text, document_filter)
     depth = service.depth(parameters.depth)
 
-    def retrieve() -> tuple[records.Query, Candidates, str, str, str]:
+    def retrieve() -> tuple[records.Query, Candidates, str, Scorer | None, str]:
         reading = index.read(query, parameters)
-        candidates = index.candidates(reading.query, stage, depth, entire_sets=parameters.depth is None)
-        return reading.query, candidates, parameters.docid, name, stage
+        pipeline = index.pipeline(stage, name, depth, parameters.depth is None)
+        with field_errors("filter"):
+            candidates = pipeline.candidates(reading.query)
+        return reading.query, candidates, parameters.docid, pipeline.scorer, stage
 
     def answer(explanation: Explanation) -> ExplainAnswer:
         words = places(explanation.query, explanation.title, explanation.abstract)

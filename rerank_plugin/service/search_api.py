@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +16,7 @@ from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.filter_values import emptied
 from rerank_plugin.ranking.hits import Hit, ranked_hits
-from rerank_plugin.ranking.pipeline import Ranking, by_date, rank, read
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, by_date, rank, read
 from rerank_plugin.ranking.reading import PLAIN, Reading
 from rerank_plugin.ranking.stored_documents import StoredDocument
 from rerank_plugin.ranking.texts import fields_of
@@ -122,7 +123,7 @@ def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
     first = next(iter(snapshot.indexes))
     descriptions = [
         IndexDescription(
-            name=name, documents=len(served.index), first_stages=list(served.first_stages),
+            name=name, documents=len(served.index), first_stages=list(served.pipelines),
             rerankers=list(served.rerankers),
             summaries={reranker: summary_of(service.config.rerankers[reranker]) for reranker in served.rerankers},
             recommended=Recommended(**served.recommended), fields=served.fields,
@@ -190,6 +191,7 @@ class Search:
         self.index, self.parameters, self.query, self.stage, self.depth = index, parameters, query, stage, depth
         self.reranker, self.rearranged = reranker, rearranged
         self.started, self.reading = perf_counter(), Reading(query)
+        self.pipeline: OpenPipeline  # of `retrieve`, as the candidates
         self.candidates: Candidates | None = None
         self.extra_notes: list[str] = []
 
@@ -201,9 +203,11 @@ class Search:
             _check_last(parameters, self.depth)
         settings = {name: value for name in SETTINGS if (value := getattr(self.parameters, name)) is not None}
         entire = parameters.depth is None
-        self.candidates = self.index.candidates(self.reading.query, self.stage, self.depth, settings, entire)
+        self.pipeline = self.index.pipeline(self.stage, self.reranker, self.depth, entire, settings)
+        with field_errors("filter"):
+            self.candidates = self.pipeline.candidates(self.reading.query)
         if self.reading.matches is not None and entire:
-            self.depth = len(self.candidates)
+            self.pipeline = replace(self.pipeline, depth=len(self.candidates))
         return self.reading.query, self.candidates
 
     def ranked(self, scored: Ranking | None) -> Ranking:
@@ -219,7 +223,7 @@ class Search:
         if (candidates := self.candidates) is None:  # no reranker, or the deadline passed before its turn
             _, candidates = self.retrieve()
         ranking = rank(self.reading.query, candidates, None) if scored is None else scored
-        return ranking.best(self.index.cutoff(self.stage, self.depth))
+        return ranking.best(self.pipeline.cut)
 
     def _arranged(self, ranking: Ranking) -> Ranking:
         if self.rearranged is not None:
@@ -231,16 +235,13 @@ class Search:
         shown = _candidates(
             self.index, hits, self.parameters, query_stems(self.reading.words or self.reading.query.text)
         )
-        notes = [
-            *self.extra_notes,
-            *self.reading.notes,
-            *self.index.notes(self.reading.query, self.stage, self.reranker),
-        ]
+        notes = [*self.extra_notes, *self.reading.notes, *self.pipeline.notes(self.reading.query)]
         if not shown and (emptied_by := emptied(self.index.index, self.query.filter)):
             notes = [emptied_by, *notes]
         return SearchAnswer(
             index=self.index.name, query=QueryText(text=self.query.text), reranker=self.reranker,
-            first_stage=self.stage, candidates=shown, depth=self.depth, total=len(ranking.order), reranked=reranked,
+            first_stage=self.stage, candidates=shown, depth=self.pipeline.depth,
+            total=len(ranking.order), reranked=reranked,
             read_as=self.reading.read_as, matches=self.reading.matches, did_you_mean=self.reading.did_you_mean,
             timings=_timings(ranking.candidates.search_ms, ranking, self.started),
             notes=[*([] if hits.missing is None else [str(hits.missing)]), *notes], shards=_shards(hits.missing),

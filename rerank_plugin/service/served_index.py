@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -27,8 +28,7 @@ from rerank_plugin.models import register
 from rerank_plugin.ranking.cascade import Cascade, ScoringStage, Stage, load_stages
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
-from rerank_plugin.ranking.notes import notes_of
-from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, cuts_ranking, rank, rank_together
+from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, rank, rank_together
 from rerank_plugin.ranking.reading import Reading, read
 from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
@@ -36,7 +36,7 @@ from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocumen
 from rerank_plugin.rerankers import RerankerOptions, Scorer
 from rerank_plugin.retrieval.hybrid import HYBRID, HYBRID_RM3, DamagedEncoderError
 from rerank_plugin.retrieval.lucene import BM25, NAMES
-from rerank_plugin.retrieval.register import FirstStage, configure
+from rerank_plugin.retrieval.register import configure
 from rerank_plugin.service.errors import RequestError, field_errors
 from rerank_plugin.service.parameters import QuerySyntax
 from rerank_plugin.service.scheduling import BatchFunction
@@ -98,7 +98,7 @@ class ServedTextReranker:
 
 
 class ServedIndex:
-    """An open index with all first stages that it supports, and the rerankers of the service.
+    """An open index with a pipeline for each first stage that it supports, and the rerankers of the service.
 
     Raises:
         InputError: the index or a reranker cannot be used.
@@ -109,22 +109,22 @@ class ServedIndex:
         self.name, self.config, self.index = name, config, open_index(folder)
         self.searcher = Searcher(self.index)  # for similar documents
         self.documents = StoredDocuments(self.index)
-        self.first_stages: dict[str, FirstStage] = {}
+        self.pipelines: dict[str, OpenPipeline] = {}  # by first stage, without a reranker
         self.unusable: dict[str, str] = {}  # why this index has no such first stage
         settings = {"device": config.running.device, **config.stage_settings}
         for stage in (*NAMES, HYBRID, HYBRID_RM3):
             stop_if_asked()
             configured = configure(stage, settings)
             try:
-                self.first_stages[stage] = configured.open(self.index)
+                self.pipelines[stage] = OpenPipeline(self.index, configured.open(self.index), config.depth)
             except DamagedEncoderError:
                 raise
             except InputError as error:  # it lacks the data of this stage, or a setting asks too much
                 self.unusable[stage] = str(error)
                 log.log(logging.WARNING if config.stage_settings else logging.INFO, "index %s: %s", name, error)
-        if config.first_stage_name not in self.first_stages:
-            self.first_stages[config.first_stage_name] = configure(config.first_stage, settings).open(self.index)
-        self._ranking_cut_stages = {stage for stage, opened in self.first_stages.items() if cuts_ranking(opened)}
+        if config.first_stage_name not in self.pipelines:
+            first_stage = configure(config.first_stage, settings).open(self.index)
+            self.pipelines[config.first_stage_name] = OpenPipeline(self.index, first_stage, config.depth)
         self.rerankers: dict[str, ServedReranker] = {}
         by_spec: dict[str, ServedReranker] = {}  # a reranker under several names is loaded once
         for reranker, spec in config.rerankers.items():
@@ -138,47 +138,44 @@ class ServedIndex:
 
     def _warm(self) -> None:
         """Search with each first stage and re-rank with each reranker, so that no request waits to load or compile."""
-        log.info("index %s: warming %s", self.name, ", ".join(self.first_stages))
+        log.info("index %s: warming %s", self.name, ", ".join(self.pipelines))
         queries = [Query(text, text) for text in (WARM_UP_QUERY, *self.suggestions[:1])]
         candidates: dict[str, list[Candidates]] = {}
-        for stage in self.first_stages:
+        for stage, pipeline in self.pipelines.items():
             stop_if_asked()
-            candidates[stage] = [self.candidates(query, stage, self.config.depth) for query in queries]
+            candidates[stage] = [pipeline.candidates(query) for query in queries]
         for reranker, name in {reranker: name for name, reranker in reversed(self.rerankers.items())}.items():
             stop_if_asked()
             log.info("index %s: warming %s", self.name, name)
             reranker.rank_together([*zip(queries, candidates[BM25])])
 
-    def candidates(
-        self,
-        query: Query,
-        stage: str,
-        depth: int,
-        settings: dict[str, Any] | None = None,
-        entire_sets: bool = True,
-    ) -> Candidates:
-        """The candidates of a query; ``settings`` are those of a first stage that a request may set, such as ``k1``.
+    def pipeline(
+        self, stage: str, reranker: str, depth: int, entire_sets: bool, settings: dict[str, Any] | None = None
+    ) -> OpenPipeline:
+        """The pipeline of a request; first stage and reranker are given by name.
 
-        ``entire_sets`` is as of `OpenPipeline`.
+        Args:
+            depth, entire_sets: as of `OpenPipeline`.
+            settings: those of a first stage that a request may set, such as ``k1``.
 
         Raises:
-            RequestError: the first stage is unknown, or does not support the settings or the filter of the query.
+            RequestError: a name is unknown, or the first stage does not support the settings.
         """
-        first_stage = self.first_stages.get(stage)
-        if first_stage is None:
-            known = ", ".join(self.first_stages)
+        opened = self.pipelines.get(stage)
+        if opened is None:
+            known = ", ".join(self.pipelines)
             why = f"; {self.unusable[stage]}" if stage in self.unusable else ""
             raise RequestError(400, f"unknown first stage '{stage}'; this index has {known}{why}", "first_stage")
         if settings:
-            taken = {name: getattr(opened, "settings", ()) for name, opened in self.first_stages.items()}
+            taken = {name: getattr(other.first_stage, "settings", ()) for name, other in self.pipelines.items()}
             if unknown := [name for name in settings if name not in taken[stage]]:
                 others = [name for name, names in taken.items() if unknown[0] in names]
                 message = f"{stage} does not take {', '.join(unknown)}; first stages that do: {', '.join(others)}"
                 raise RequestError(400, message, unknown[0])
             with field_errors(next(iter(settings))):
-                first_stage = cast(Any, first_stage).configured(**settings)
-        with field_errors("filter"):
-            return OpenPipeline(self.index, first_stage, depth, entire_sets=entire_sets).candidates(query)
+                opened = replace(opened, first_stage=cast(Any, opened.first_stage).configured(**settings))
+        served = self.reranker(reranker)
+        return replace(opened, depth=depth, scorer=None if served is None else served.scorer, entire_sets=entire_sets)
 
     def read(self, query: Query, form: QuerySyntax, newest_first: bool = False) -> Reading:
         """The query as :mod:`rerank_plugin.ranking.reading` understands it; a `RequestError` for a malformed one."""
@@ -188,15 +185,6 @@ class ServedIndex:
                 self.index.check_filter(query.filter)
         with field_errors("query"):
             return read(self.index, query, form.query_syntax, form.rank_by, newest_first, form.term_mapping)
-
-    def cutoff(self, stage: str, depth: int) -> int | None:
-        """The cutoff of the final ranking: the depth, if the first stage does not apply it; otherwise None."""
-        return depth if stage in self._ranking_cut_stages else None
-
-    def notes(self, query: Query, stage: str, reranker: str) -> list[str]:
-        """The notes on a query for a first stage and a reranker, given by name."""
-        served = self.reranker(reranker)
-        return notes_of(query, self.first_stages[stage], None if served is None else served.scorer)
 
     def reranker(self, name: str) -> ServedReranker | None:
         """The reranker of this name, or the cascade ``NAME,NAME@N``; None for the name ``none``.
@@ -241,15 +229,15 @@ class ServedIndex:
         row = int(self.rows([docid], "docid")[0])
         return self.documents.read(int(self.index.forward.lucene_numbers[row]), docid)
 
-    def explain_together(self, items: Sequence[tuple[Query, Candidates, str, str, str]]) -> list[Explanation]:
+    def explain_together(self, items: Sequence[tuple[Query, Candidates, str, Scorer | None, str]]) -> list[Explanation]:
         """Explanations of several requests, each the arguments of `_explain`; called in the scoring thread."""
         return [self._explain(*item) for item in items]
 
-    def _explain(self, query: Query, candidates: Candidates, docid: str, reranker: str, stage: str) -> Explanation:
-        """Explains a candidate of a query; ``reranker`` and ``stage`` are names."""
+    def _explain(
+        self, query: Query, candidates: Candidates, docid: str, scorer: Scorer | None, stage: str
+    ) -> Explanation:
+        """Explains a candidate of a query; ``stage`` is the first stage's name."""
         detach_at_thread_end()
-        served = self.reranker(reranker)
-        scorer = None if served is None else served.scorer
         ranking = rank(query, candidates, scorer).whole()
         with field_errors("docid", 404):
             place = place_of(ranking, docid)
@@ -260,7 +248,7 @@ class ServedIndex:
         """The first stage and the reranker to read by: hybrid, and no bundled reranker, which does not improve it
         (docs/models/README.md); without encodings those of the service."""
         first = self.config.default_reranker
-        if HYBRID not in self.first_stages or self.config.first_stage != BM25:
+        if HYBRID not in self.pipelines or self.config.first_stage != BM25:
             return {"first_stage": self.config.first_stage_name, "reranker": first}
         bundled = self.config.rerankers.get(first) in (None, *register.names())
         return {"first_stage": HYBRID, "reranker": NO_RERANKER if bundled else first}
@@ -296,9 +284,9 @@ class ServedIndex:
 
     def close(self) -> None:
         """Close Lucene's readers and the index."""
-        for reader in (self.searcher, self.documents, *self.first_stages.values()):
-            if (close := getattr(reader, "close", None)) is not None:  # some first stages have none
-                close()
+        readers: list[Any] = [self.searcher, self.documents, *self.pipelines.values()]
+        for reader in readers:
+            reader.close()
         if "values" in self.__dict__:
             self.values.close()
         self.index.close()

@@ -33,7 +33,7 @@ from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.checkpoint import build_config
 from rerank_plugin.models.ranking_model import RankingModel
 from rerank_plugin.models.register import entry_of
-from rerank_plugin.ranking.pipeline import from_first_stage
+from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig
@@ -214,8 +214,9 @@ class Session:
         """Candidates by query id, from a run if one is given, otherwise from the first stage."""
         log.info("candidates for %d %s queries", len(queries), purpose)
         first_stage = self.index.first_stage(RunConfig(str(run))) if run else self.first_stage
+        pipeline = OpenPipeline(self.index, first_stage, depth)
         with ThreadPoolExecutor(self.task.threads) as executor:
-            searched = progress(executor.map(from_first_stage(first_stage, depth), queries), "candidates", "queries")
+            searched = progress(executor.map(pipeline.candidates, queries), "candidates", "queries")
             return {query.id: candidates for query, candidates in zip(queries, searched)}
 
     @cached_property

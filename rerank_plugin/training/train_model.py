@@ -12,7 +12,7 @@ from rerank_plugin.files.outputs import check_free
 from rerank_plugin.inputs.lexical_features import named_features
 from rerank_plugin.models.checkpoint import build_config
 from rerank_plugin.models.register import entry_of
-from rerank_plugin.retrieval.register import configure
+from rerank_plugin.retrieval.register import configuration_of
 from rerank_plugin.training.config import by_recipe
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def train_model(
         measures=measures or (),
         training=by_recipe(model, training or {}),
         values=values,
-        first_stage=configure(first_stage) if isinstance(first_stage, str) else first_stage,
+        first_stage=configuration_of(first_stage),
         depth=depth,
         concepts=None if concepts is None else Path(concepts),
         start_from=start_from,

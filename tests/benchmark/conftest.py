@@ -4,11 +4,14 @@ import pytest
 
 from rerank_plugin.base.records import Query
 from rerank_plugin.benchmark.collection import Collection, with_scan
+from rerank_plugin.indexes.index_folder import Index
 from tests import small
 
 
 class Folder:
     """A stand-in for an index folder of which only the forward index is used."""
+
+    search = Index.search
 
     def __init__(self, forward):
         self.forward = forward

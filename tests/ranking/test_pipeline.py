@@ -6,7 +6,7 @@ import pytest
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Query
 from rerank_plugin.indexes.candidates import Candidates
-from rerank_plugin.ranking.pipeline import from_first_stage, rank, rank_all
+from rerank_plugin.ranking.pipeline import OpenPipeline, rank, rank_all
 from rerank_plugin.rerankers import Scorer
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from tests.ranking.scorers import ByLength
@@ -29,7 +29,7 @@ class Giving:
 
 @pytest.fixture(scope="module")
 def source(index):
-    return from_first_stage(index.first_stage(LuceneConfig()), 5)
+    return OpenPipeline(index, index.first_stage(LuceneConfig()), 5).candidates
 
 
 def test_without_a_reranker_the_first_stage_stands(index, source):

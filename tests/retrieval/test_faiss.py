@@ -295,7 +295,7 @@ def test_faiss_searches_the_stored_vectors(index_folder, tmp_path):
         assert found.ids == expected.ids and found.first_stage_scores.tobytes() == expected.first_stage_scores.tobytes()
     opened = ServedIndex("i", str(folder), replace(config, stage_settings={"dense_engine": "cagra"}))
     with pytest.raises(RequestError, match="unknown first stage 'hybrid'.*cagra needs a GPU"):
-        opened.candidates(query, "hybrid", 10)
+        opened.pipeline("hybrid", "docid", 10, True)
     for options, message in (
         ({"device": "cuda", "dense_engine": "faiss"}, "searches on CPUs only"),
         ({"dense_engine": "cagra"}, "cagra needs a GPU"),

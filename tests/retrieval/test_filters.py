@@ -19,7 +19,7 @@ from rerank_plugin.base.stopping import LateError, Stopped, stopping, within
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes import lucene_reader
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.ranking.pipeline import OpenPipeline, from_first_stage
+from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
@@ -234,7 +234,7 @@ def test_what_cannot_filter_says_so(dated, index):
     query = Query("q", "aspirin", Filter.of({"type": "Review"}))
     for config in (configure("all"), FusionConfig((LuceneConfig(), configure("all")))):
         with pytest.raises(InputError, match=f"'{config.name}' cannot filter .type:review.: use bm25"):
-            from_first_stage(dated.first_stage(config), 10)(query)
+            OpenPipeline(dated, dated.first_stage(config), 10).candidates(query)
     with pytest.raises(InputError, match="no document of .* has the field 'type'; usable filters: none"):
         index.first_stage(LuceneConfig()).search(query, 10)
 
