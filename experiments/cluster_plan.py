@@ -28,7 +28,7 @@ from experiments.cluster_simulation import Cluster, Simulated, Size, simulate
 from rerank_plugin import InputError, Query, Searcher
 from rerank_plugin import options as commandline
 from rerank_plugin.base.memory import MEGABYTE
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.benchmark import machine
 from rerank_plugin.benchmark.rows import number
 from rerank_plugin.cluster.config import ClusterConfig
@@ -51,8 +51,8 @@ log = logging.getLogger(__name__)
 class MeasuringConfig:
     """How the parts are measured, and how a cluster on this machine is checked."""
 
-    sample: int = setting(100, "queries to measure with, at most, of each source of queries", metavar="N")
-    rounds: int = setting(2, "times that each query is measured", metavar="N")
+    sample: int = setting(100, "queries to measure with, at most, of each source of queries", metavar="N", ge=1)
+    rounds: int = setting(2, "times that each query is measured", metavar="N", ge=1)
     heap: str = setting("512m", "Java's heap in the process of each shard", option="shard_heap", metavar="SIZE")
     cluster: str = setting("local", "Ray cluster to measure Ray on: HOST:PORT, auto, or local to start one here")
     check_seconds: float = setting(15.0, "seconds of each rate of a check", metavar="S")
@@ -64,31 +64,25 @@ class MeasuringConfig:
 class PlanConfig:
     """A cluster that is not there."""
 
-    shard_documents: int = setting(5_000_000, "documents of a shard", metavar="N")
-    cores: int = setting(8, "cores of a machine", metavar="N")
-    memory: float = setting(64.0, "memory of a machine, GB", metavar="GB")
-    replicas: int = setting(1, "processes for each shard, on different machines", metavar="N")
-    hedge: float = setting(0.2, "seconds after which a second replica is asked", metavar="S")
-    coordinators: int = setting(1, "processes that take queries, each on a core of further machines", metavar="N")
-    network_ms: float = setting(0.2, "round trip between machines, milliseconds", metavar="MS")
-    gigabits: float = setting(10.0, "bandwidth of a coordinator's network, Gbit/s", metavar="N")
-    slow: int = setting(0, "processes that are slow", metavar="N")
-    slowness: float = setting(10.0, "how many times as slow they are", metavar="F")
-    dead: int = setting(0, "processes that are dead all the time", metavar="N")
-    price: float | None = setting(None, "price of a machine for an hour, in any currency", metavar="P", type=float)
-    simulated: int = setting(5000, "queries of a simulation", metavar="N")
+    shard_documents: int = setting(5_000_000, "documents of a shard", metavar="N", ge=1)
+    cores: int = setting(8, "cores of a machine", metavar="N", ge=1)
+    memory: float = setting(64.0, "memory of a machine, GB", metavar="GB", gt=0)
+    replicas: int = setting(1, "processes for each shard, on different machines", metavar="N", ge=1)
+    hedge: float = setting(0.2, "seconds after which a second replica is asked", metavar="S", ge=0)
+    coordinators: int = setting(1, "processes that take queries, each on a core of further machines", metavar="N", ge=1)
+    network_ms: float = setting(0.2, "round trip between machines, milliseconds", metavar="MS", ge=0)
+    gigabits: float = setting(10.0, "bandwidth of a coordinator's network, Gbit/s", metavar="N", gt=0)
+    slow: int = setting(0, "processes that are slow", metavar="N", ge=0)
+    slowness: float = setting(10.0, "how many times as slow they are", metavar="F", ge=1)
+    dead: int = setting(0, "processes that are dead all the time", metavar="N", ge=0)
+    price: float | None = setting(
+        None, "price of a machine for an hour, in any currency", metavar="P", type=float, ge=0
+    )
+    simulated: int = setting(5000, "queries of a simulation", metavar="N", ge=1)
     seed: int = 42
 
     def __post_init__(self) -> None:
-        counts = self.shard_documents, self.cores, self.replicas, self.coordinators, self.simulated
-        if min(counts) < 1 or min(self.slow, self.dead, self.hedge, self.network_ms, self.price or 0) < 0:
-            raise InputError(
-                "a cluster has a document, core, replica, coordinator and query at least, and no number below 0"
-            )
-        if min(self.memory, self.gigabits) <= 0 or self.slowness < 1:
-            raise InputError(
-                "memory and bandwidth of a machine must be above 0, and slow processes at least once as slow"
-            )
+        check_bounds(self)
 
 
 def sampled(specs: Sequence[str], sample: int) -> Iterator[Query]:
@@ -288,7 +282,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("give --measure, --check, or the number of --documents to simulate")
     if min(options.rate) < 0:
         parser.error("--rate must not be negative")
-    parser.check_counts(options, *(["documents"] if options.documents else []), "sample", "rounds")
+    parser.check_counts(options, *(["documents"] if options.documents else []))
     measuring = commandline.configured(MeasuringConfig, options, seed=options.seed)
     plan = commandline.configured(PlanConfig, options, seed=options.seed)
     asked = list(sampled(options.queries, measuring.sample))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import rerank_plugin as rp
+from rerank_plugin.base.settings import Setting
+from rerank_plugin.options import bounded
 
 S = TypeVar("S", bound="Settings")
 
@@ -65,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Settings]) -> No
         else:
             argument["default"] = list(entry.default) if repeated else entry.default
         if kind in (int, float, Path):
-            argument["type"] = _whole_number(least) if kind is int else kind
+            argument["type"] = bounded(Setting("", bounds={"ge": least}), int) if kind is int else kind
         group.add_argument(f"--{entry.name.replace('_', '-')}", *argument.pop("flags"), **argument)
 
 
@@ -80,16 +82,6 @@ def check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     known = list(known)
     if unknown := [name for name in names if name not in known]:
         raise rp.InputError(f"unknown {kind} {', '.join(unknown)}; known: {', '.join(known)}")
-
-
-def _whole_number(least: int):
-    def number(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be at least {least}")
-        return value
-
-    return number
 
 
 def _frozen(value):

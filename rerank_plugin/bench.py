@@ -140,7 +140,7 @@ def _check(parser, options) -> None:
         parser.error("--service needs exactly one --reranker")
     if not all(rate > 0 for rate in options.rate or ()):
         parser.error("--rate must be more than 0")
-    parser.check_counts(options, "clients", "depth", "batch", "documents", "threads", "batch_size", "repetitions")
+    parser.check_counts(options, "clients", "depth", "batch", "documents", "threads", "repetitions")
     if options.seconds is not None and not options.seconds > 0:
         parser.error("--seconds must be more than 0")
 

@@ -106,7 +106,6 @@ def main(argv: list[str] | None = None) -> None:
 def words(parser: commandline.Parser, options: Namespace) -> None:
     if bool(options.corpus) == bool(options.imported):
         parser.error("give either --corpus or --import")
-    parser.check_counts(options, "dimension", "min_count", "window", "epochs", "workers")
     from rerank_plugin.files.outputs import check_free
     from rerank_plugin.text import word_vectors
     from rerank_plugin.text.tokenizer import tokenizer
@@ -190,11 +189,6 @@ def _write(options: Namespace, vectors: WordVectors, changes: dict[str, Any]) ->
 
 
 def concepts(parser: commandline.Parser, options: Namespace) -> None:
-    parser.check_counts(options, "dimension", "epochs", "batch_size", "negatives")
-    if not (options.margin > 0 and options.learning_rate > 0):
-        parser.error("--margin and --learning-rate must be above 0")
-    if not options.relation_length >= 0:
-        parser.error("--relation-length must be at least 0")
     if not 0 <= options.holdout < 1:
         parser.error("--holdout must be at least 0 and below 1")
     from rerank_plugin.concepts.knowledge_base import KnowledgeBase

@@ -23,7 +23,7 @@ from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.failures import FAULT, describe_error
 from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
-from rerank_plugin.base.settings import SHARED, chosen, settings
+from rerank_plugin.base.settings import SHARED, Setting, chosen, settings
 from rerank_plugin.base.terminal import drop_output, shown, standard_output
 from rerank_plugin.files.text_files import refuse_rereading_pipes
 
@@ -232,7 +232,7 @@ def add_settings(to: Any, config: type, given_only: bool = False) -> None:
     for setting, default in settings(config).values():
         if setting.help == SHARED:
             continue
-        kind = setting.type or type(default)
+        kind = bounded(setting, setting.type or type(default))
         arguments: dict[str, Any] = {"metavar": setting.metavar, "type": kind, "choices": setting.choices}
         if isinstance(default, bool):
             arguments = {"action": SwitchOnce}
@@ -241,6 +241,18 @@ def add_settings(to: Any, config: type, given_only: bool = False) -> None:
         if not (given_only or isinstance(default, tuple)):
             arguments["default"] = default
         to.add_argument(flag(setting.option), help=setting.help, **arguments)
+
+
+def bounded(setting: Setting, kind: Any) -> Any:
+    """The type of an option, which refuses values that have a `Setting.fault`."""
+
+    def parsed(text: str) -> Any:
+        if fault := setting.fault(value := kind(text)):
+            raise argparse.ArgumentTypeError(fault)
+        return value
+
+    parsed.__name__ = kind.__name__  # argparse names it
+    return parsed if setting.bounds else kind
 
 
 def add_places(to: Any, work: str, with_settings: bool = True) -> None:

@@ -194,7 +194,7 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("--filter is for searches, not for --run, whose documents are fixed")
     if options.run and options.fuse:
         parser.error("--fuse is for searches: to fuse a run, give --first-stage run:RUN instead of --run")
-    parser.check_counts(options, "depth", "show", "batch_size", "threads", "queries_at_once")
+    parser.check_counts(options, "depth", "show", "threads", "queries_at_once")
 
 
 def _first_stage_config(options: Namespace) -> FirstStageConfig:

@@ -1,19 +1,26 @@
 """Options that are made from configurations, and the help they are shown in."""
 
+import math
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from rerank_plugin import options as commandline
 from rerank_plugin.__main__ import COMMANDS
-from rerank_plugin.base.settings import chosen
+from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.settings import chosen, settings
 from rerank_plugin.clicks.weak_labels import WeakLabelsConfig
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.knowledge.transe import TransEConfig
 from rerank_plugin.models.base import RerankerOptions
+from rerank_plugin.retrieval.hybrid import HybridConfig
+from rerank_plugin.retrieval.lucene import LuceneConfig
+from rerank_plugin.service.settings import ServiceConfig
 from rerank_plugin.text.word_vectors import Word2VecConfig
 from rerank_plugin.training.config import TrainingConfig
+from rerank_plugin.training.distillation_texts import DistillationConfig
 from tests.processes import status_of
 
 
@@ -47,10 +54,42 @@ def test_where_something_else_has_the_defaults_only_what_is_given_counts():
     assert chosen(TrainingConfig, vars(options)) == {"epochs": 3, "learning_rate": 0.5}
 
 
-def test_values_that_are_no_choice(capsys):
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("--norm 3", "invalid choice: 3"),
+        ("--epochs 0", "argument --epochs: must be at least 1"),
+        ("--margin nan", "argument --margin: must be finite and above 0"),
+        ("--margin x", "argument --margin: invalid float value: 'x'"),
+    ],
+)
+def test_values_that_are_refused(line, message, capsys):
     with pytest.raises(SystemExit):
-        parsed(TransEConfig, "--norm 3")
-    assert "invalid choice: 3" in capsys.readouterr().err
+        parsed(TransEConfig, line)
+    assert message in capsys.readouterr().err
+
+
+CONFIGS = (LuceneConfig, HybridConfig, ListsConfig, ServiceConfig, TrainingConfig, DistillationConfig, TransEConfig)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_bound_is_checked(config):
+    beyond = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # a bound
+    bounds = [(name, bound) for name, (declared, _) in settings(config).items() for bound in declared.bounds.items()]
+    for name, (kind, bound) in bounds:
+        for value in (bound + beyond[kind], math.nan):
+            with pytest.raises(InputError, match=f"{name} is {value}: it must be "):
+                config(**{name: value})
+    assert bounds
+
+
+def test_the_page_has_the_default_of_every_limit_of_the_service():
+    rows = re.findall(r"^\| (`--[^|]*) \| [^|]* \| ([0-9, ]+) \|$", Path("docs/service.md").read_text(), re.MULTILINE)
+    pairs = [
+        pair for row, values in rows for pair in zip(re.findall("--[a-z-]+", row), values.split(", "), strict=True)
+    ]
+    limits = [(name, default) for name, (declared, default) in settings(ServiceConfig).items() if declared.bounds]
+    assert sorted(pairs) == sorted((commandline.flag(name), f"{default:,.0f}") for name, default in limits)
 
 
 @pytest.mark.parametrize("command", "bench clicks distill evaluate fuse index search serve train weak".split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 
 SCHEME = "ray"
 MOST_REPLICAS = 8
@@ -29,12 +28,14 @@ class ClusterConfig:
     """
 
     address: str = "auto"
-    replicas: int = setting(1, "processes for each shard; with 2, a search goes on when one of them dies")
+    replicas: int = setting(
+        1, "processes for each shard; with 2, a search goes on when one of them dies", ge=1, le=MOST_REPLICAS
+    )
     deadline: float = setting(
-        10.0, "seconds that a search waits for a shard before it fails and names it", option="shard_deadline"
+        10.0, "seconds that a search waits for a shard before it fails and names it", option="shard_deadline", gt=0
     )
     hedge: float = setting(
-        0.2, "seconds after which a shard that has not answered is asked a second time, with replicas", option="hedge"
+        0.2, "seconds after which a shard that has not answered is asked a second time, with replicas", gt=0
     )
     heap: str = setting("1g", "Java's heap in each process on the cluster, as 512m or 1g", option="shard_heap")
 
@@ -45,10 +46,7 @@ class ClusterConfig:
     )
 
     def __post_init__(self) -> None:
-        if not 1 <= self.replicas <= MOST_REPLICAS:
-            raise InputError(f"{self.replicas} replicas of each shard: take 1 to {MOST_REPLICAS}")
-        if not (0 < self.deadline < math.inf and 0 < self.hedge < math.inf):
-            raise InputError("the deadline of a shard and the time before it is asked again must be above 0 seconds")
+        check_bounds(self)
         if not (self.heap[:-1].isdecimal() and self.heap[-1] in "kKmMgG"):
             raise InputError(f"Java's heap '{self.heap}' is a number with k, m or g behind it, as 512m")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.files.outputs import replacing_folder
 from rerank_plugin.indexes.faiss_folder import EXPORT, IDS, INDEX
@@ -40,13 +40,13 @@ class ExportConfig:
         100_000,
         "documents that the inverted lists or codes of an exported index are trained on",
         option="faiss_training",
+        ge=1,
     )
     float32: bool = setting(False, "encode the documents again for an export, instead of decoding the stored codes")
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if self.training < 1:
-            raise InputError("an exported index is trained on at least 1 document")
+        check_bounds(self)
 
 
 def export_faiss(

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.files.arrays import save_array
 from rerank_plugin.files.checksums import SEAL
 from rerank_plugin.files.outputs import (
@@ -193,19 +193,20 @@ class ListsConfig:
         "number otherwise)",
         option="nlist",
         type=int,
+        ge=1,
     )
     probes: int | None = setting(
         None,
         f"inverted lists that a search reads (default: {PROBES}, or as many as hold {FLAT:,} documents)",
         option="nprobe",
         type=int,
+        ge=1,
     )
     floor: float = FLOOR
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if any(number is not None and number < 1 for number in (self.probes, self.lists)):
-            raise InputError("a store of vectors needs an inverted list at least, and searches read one at least")
+        check_bounds(self)
 
     def sizes(self, documents: int) -> tuple[int, int]:
         """The number of lists of an index, and of those that a search reads."""

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 
 DRAWN = 100_000  # triples to draw corruptions for at once
 
@@ -38,16 +38,21 @@ DRAWN = 100_000  # triples to draw corruptions for at once
 class TransEConfig:
     """Settings; the dimension is [K]'s, the other defaults had the best hits@10 on held-out relations of MeSH."""
 
-    dimension: int = setting(200, "dimension of the vectors")
-    epochs: int = setting(40, "passes over the relations")
-    margin: float = setting(3.0, "margin of the loss between the distances of a relation and its corruption")
-    learning_rate: float = setting(0.04, "learning rate of stochastic gradient descent")
-    batch_size: int = setting(4, "relations of each step")
-    negatives: int = setting(5, "corruptions of each relation")
+    dimension: int = setting(200, "dimension of the vectors", ge=1)
+    epochs: int = setting(40, "passes over the relations", ge=1)
+    margin: float = setting(3.0, "margin of the loss between the distances of a relation and its corruption", gt=0)
+    learning_rate: float = setting(0.04, "learning rate of stochastic gradient descent", gt=0)
+    batch_size: int = setting(4, "relations of each step", ge=1)
+    negatives: int = setting(5, "corruptions of each relation", ge=1)
     norm: int = setting(2, "distance: L1, or L2 squared", choices=(1, 2))
-    relation_length: float = setting(1.0, "largest length of a relation's vector; 0 for no limit, as in the paper")
+    relation_length: float = setting(
+        1.0, "largest length of a relation's vector; 0 for no limit, as in the paper", ge=0
+    )
     decay: bool = setting(True, "decay the learning rate to 0")
     bernoulli: bool = setting(True, "Bernoulli negative sampling")
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 class Translation(NamedTuple):

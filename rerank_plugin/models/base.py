@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
@@ -32,6 +32,7 @@ class RerankerOptions:
         None,
         "candidates that a neural reranker scores at once (default: 1024; on a GPU, where it can, 32768)",
         type=int,
+        ge=1,
     )
     fast: bool = True
     threads: int | None = None
@@ -41,8 +42,7 @@ class RerankerOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
-            raise InputError(f"the batch size {self.batch_size} must be at least 1")
+        check_bounds(self)
         if self.threads is not None and self.threads < 1:
             raise InputError(f"the number of threads {self.threads} must be at least 1")
         if self.precision not in PRECISIONS:

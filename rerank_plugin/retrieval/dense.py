@@ -15,7 +15,6 @@ Letters in shapes: C candidates, E numbers of an encoding.
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +29,7 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.faiss_gpu import CAGRA, FAISS, ONE, Place
 from rerank_plugin.indexes.vector_search import Fitting, VectorSearch
 from rerank_plugin.indexes.vector_store import encode_command, open_store
-from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
+from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, check_bounds, register, setting
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +64,18 @@ class DenseConfig:
         "flat (of all documents)",
         option="dense_index",
     )
-    nprobe: int | None = setting(None, "inverted lists that ivf reads (default: as the index was encoded)", type=int)
+    nprobe: int | None = setting(
+        None, "inverted lists that ivf reads (default: as the index was encoded)", type=int, ge=1
+    )
     feedback: int = setting(
         0,
         "pseudo-relevance feedback: search again with the query vector moved towards the N best documents; 0 for none",
         option="dense_feedback",
         metavar="N",
+        ge=0,
     )
     feedback_weight: float = setting(
-        0.6, "weight of those documents; that of the query is 1", option="dense_feedback_weight"
+        0.6, "weight of those documents; that of the query is 1", option="dense_feedback_weight", ge=0
     )
     device: str = setting("cpu", SHARED)
     engine: str | None = setting(
@@ -94,10 +96,7 @@ class DenseConfig:
             raise InputError(f"unknown index of vectors '{self.kind}'; known: {', '.join(KINDS)}")
         if self.engine not in (None, *ENGINES):
             raise InputError(f"unknown engine '{self.engine}'; known: {', '.join(ENGINES)}")
-        if self.nprobe is not None and self.nprobe < 1:
-            raise InputError("nprobe must be at least 1")
-        if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
-            raise InputError("the documents of the feedback and their weight must not be below 0")
+        check_bounds(self)
 
     def open(self, index) -> DenseStage:
         return DenseStage(index, self)

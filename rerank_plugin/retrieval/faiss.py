@@ -41,8 +41,10 @@ class FaissConfig(QueryVectorsConfig):
 
     name: str = field(default="faiss", init=False)
     folder: str = ""
-    nprobe: int | None = setting(None, SHARED)
-    ef_search: int | None = setting(None, "candidates that an HNSW index of faiss keeps (default: its own)", type=int)
+    nprobe: int | None = setting(None, SHARED, ge=1)
+    ef_search: int | None = setting(
+        None, "candidates that an HNSW index of faiss keeps (default: its own)", type=int, ge=1
+    )
     device: str = setting("cpu", SHARED)
     float16: bool = setting(
         False, "hold vectors that Faiss searches on a GPU in half precision", option="faiss_float16"
@@ -57,8 +59,6 @@ class FaissConfig(QueryVectorsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.nprobe or 1, self.ef_search or 1) < 1:
-            raise InputError("nprobe and ef_search must be at least 1")
         if self.gpus not in GPUS:
             raise InputError(f"unknown use of GPUs '{self.gpus}'; known: {', '.join(GPUS)}")
 

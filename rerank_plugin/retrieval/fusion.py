@@ -22,10 +22,11 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, lacking_words, setting
+from rerank_plugin.retrieval.register import FirstStage, FirstStageConfig, can_filter, lacking_words
 
 METHODS = RRF, LINEAR, RAW = "rrf", "linear", "raw"
 PAPER_K = 60.0
@@ -147,13 +148,12 @@ class FusionConfig:
         metavar="W",
     )
     k: float = setting(PAPER_K, "k of rrf", option="fusion_k")
-    fusion_depth: int = setting(FUSION_DEPTH, "documents taken from each stage; 0 for all")
+    fusion_depth: int = setting(FUSION_DEPTH, "documents taken from each stage; 0 for all", ge=0)
 
     def __post_init__(self) -> None:
         check(self.method, self.k)
         object.__setattr__(self, "weights", lists_weights(self.method, self.weights, len(self.stages)))
-        if self.fusion_depth < 0:
-            raise InputError(f"the depth of a fusion is {self.fusion_depth}; it must be 0 or more")
+        check_bounds(self)
 
     def open(self, index: Index) -> FusedStage:
         return FusedStage(index.forward, [stage.open(index) for stage in self.stages], self)

@@ -16,7 +16,6 @@ two collections (docs/models/ktrel.md, docs/dense-retrieval.md).
 from __future__ import annotations
 
 import logging
-import math
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -34,7 +33,7 @@ from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage
 from rerank_plugin.retrieval.fusion import FUSION_DEPTH, fuse, min_max
 from rerank_plugin.retrieval.lucene import RM3, LuceneConfig
 from rerank_plugin.retrieval.meant_words import MeantWords
-from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, register, setting
+from rerank_plugin.retrieval.register import SHARED, FirstStageEntry, check_bounds, register, setting
 
 if TYPE_CHECKING:
     from rerank_plugin.inputs.vector_features import VectorFeatures
@@ -72,6 +71,8 @@ class HybridConfig:
         option="hybrid_weight",
         metavar="W",
         type=float,
+        ge=0,
+        le=1,
     )
     rm3_documents: int = 7
     rm3_terms: int = 30
@@ -82,9 +83,10 @@ class HybridConfig:
         "weight of 0.3",
         option="hybrid_feedback",
         metavar="N",
+        ge=0,
     )
     feedback_weight: float = setting(
-        0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight"
+        0.5, "weight of those documents; that of the query is 1", option="hybrid_feedback_weight", ge=0
     )
     as_written: bool = setting(
         False, "take words that no document has as they are written, not as near ones", option="hybrid_as_written"
@@ -107,10 +109,7 @@ class HybridConfig:
     regularization: float = 0.3
 
     def __post_init__(self) -> None:
-        if self.weight is not None and not 0 <= self.weight <= 1:
-            raise InputError(f"the weight of the hybrid's encoder is {self.weight}; it must be between 0 and 1")
-        if self.feedback < 0 or not 0 <= self.feedback_weight < math.inf:
-            raise InputError("the documents of the hybrid's feedback and their weight must not be below 0")
+        check_bounds(self)
 
     def weights(self, adapted: bool = False) -> tuple[float, float]:
         """The encoder's weight, or that of the adapted one, in fusions without and with RM3."""

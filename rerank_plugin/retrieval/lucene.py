@@ -29,7 +29,7 @@ from rerank_plugin.indexes.lucene_reader import check_ended, clauses, limited, w
 from rerank_plugin.indexes.strategy_query import matching_query
 from rerank_plugin.java.jvm import java_class
 from rerank_plugin.retrieval.expansion import MESH, Expansion, kinds_of
-from rerank_plugin.retrieval.register import FirstStageEntry, register, setting
+from rerank_plugin.retrieval.register import FirstStageEntry, check_bounds, register, setting
 from rerank_plugin.retrieval.rm3 import RelevanceModel
 
 log = logging.getLogger(__name__)
@@ -50,12 +50,12 @@ class LuceneConfig:
 
     name: str = BM25
     field: str = setting("contents", "field to search: contents (title + abstract), title or abstract")
-    k1: float = setting(0.9, "BM25's k1")
-    b: float = setting(0.4, "BM25's b")
-    mu: float = setting(1000.0, "Dirichlet smoothing parameter of qld")
-    rm3_terms: int = setting(10, "expansion terms of RM3")
-    rm3_documents: int = setting(10, "feedback documents of RM3")
-    rm3_weight: float = setting(0.5, "weight of the original query in RM3")
+    k1: float = setting(0.9, "BM25's k1", ge=0, le=LARGEST)
+    b: float = setting(0.4, "BM25's b", ge=0, le=1)
+    mu: float = setting(1000.0, "Dirichlet smoothing parameter of qld", gt=0, le=LARGEST)
+    rm3_terms: int = setting(10, "expansion terms of RM3", ge=1, le=MOST_RM3)
+    rm3_documents: int = setting(10, "feedback documents of RM3", ge=1, le=MOST_RM3)
+    rm3_weight: float = setting(0.5, "weight of the original query in RM3", ge=0, le=1)
     expand: str = setting("", "what else words find: spellings, phrases, subjects, mesh, with commas")
 
     def __post_init__(self) -> None:
@@ -63,17 +63,7 @@ class LuceneConfig:
             raise InputError(f"unknown first stage '{self.name}'; known: {', '.join(NAMES)}")
         if self.field not in LUCENE_FIELDS:
             raise InputError(f"unknown field '{self.field}'; known: {', '.join(LUCENE_FIELDS)}")
-        if not (0 <= self.k1 <= LARGEST and 0 <= self.b <= 1 and 0 < self.mu <= LARGEST):
-            raise InputError(
-                f"invalid first-stage parameters k1={self.k1} b={self.b} mu={self.mu}: 0 <= k1 <= {LARGEST:,}, "
-                f"0 <= b <= 1, 0 < mu <= {LARGEST:,}"
-            )
-        counts = self.rm3_terms, self.rm3_documents
-        if not (1 <= min(counts) <= max(counts) <= MOST_RM3 and 0 <= self.rm3_weight <= 1):
-            raise InputError(
-                f"invalid RM3 parameters: terms and documents from 1 to {MOST_RM3:,}, weight between 0 and 1"
-            )
-
+        check_bounds(self)
         if kinds_of(self.expand) and self.name == RM3:
             raise InputError(f"{RM3} takes no expansion but its own: use it with {BM25}, {QLD} or hybrid")
 

@@ -33,7 +33,7 @@ from rerank_plugin.indexes.judged_queries import judged_folder, read_judged
 from rerank_plugin.indexes.vector_store import ENCODER, encode_command
 from rerank_plugin.retrieval.dense import DenseStage, QueryEncoder
 from rerank_plugin.retrieval.hybrid import HYBRID, HybridStage
-from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, configure, register, setting
+from rerank_plugin.retrieval.register import FirstStage, FirstStageEntry, check_bounds, configure, register, setting
 
 TINY = np.finfo(np.float64).tiny
 SAME = 1 - 1e-5  # cosine, float32, from which on two queries are taken to have the same words
@@ -45,20 +45,22 @@ class NeighboursConfig:
 
     name: str = field(default="neighbours", init=False)
     checkpoint: str
-    neighbours: int = setting(1000, "nearest judged queries to use (k)")
+    neighbours: int = setting(1000, "nearest judged queries to use (k)", ge=1)
     power: float = setting(
-        3.0, "power of their cosines; a high one weights the closest queries alone", option="neighbour_power"
+        3.0, "power of their cosines; a high one weights the closest queries alone", option="neighbour_power", gt=0
     )
     documents: int = setting(
         100,
         "top N of other rankings by which similar queries are weighted; 0 for no weights",
         option="neighbour_documents",
         metavar="N",
+        ge=0,
     )
     temperature: float = setting(
         0.1,
         "softmax temperature of the scores of those documents; a low one uses the best alone",
         option="neighbour_temperature",
+        gt=0,
     )
     rankings: tuple[str, ...] = setting(
         (),
@@ -77,12 +79,7 @@ class NeighboursConfig:
     def __post_init__(self) -> None:
         if not self.checkpoint:
             raise InputError("retrieval by judged queries needs a model's checkpoint: neighbours:CHECKPOINT")
-        if self.neighbours < 1:
-            raise InputError("the number of neighbours must be at least 1")
-        if not (0 < self.power < math.inf and 0 < self.temperature < math.inf):
-            raise InputError("the power of the cosine and the temperature must be above 0")
-        if self.documents < 0:
-            raise InputError("the number of best documents must not be below 0")
+        check_bounds(self)
 
     def open(self, index) -> NeighboursStage:
         return NeighboursStage(index, self)

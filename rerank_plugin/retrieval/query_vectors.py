@@ -17,7 +17,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.files.arrays import map_array
 from rerank_plugin.files.text_files import lines
 
@@ -49,7 +49,7 @@ class QueryVectorsConfig:
         type=str,
     )
     l2_norm: bool = setting(False, "normalize the vectors of queries to length 1")
-    max_length: int | None = setting(None, "most word pieces of a query (default: the encoder's own)", type=int)
+    max_length: int | None = setting(None, "most word pieces of a query (default: the encoder's own)", type=int, ge=1)
     encoded_queries: str = setting(
         "",
         "vectors of the queries, instead of an encoder: JSON lines with id and vector, or FILE.npy with the ids in "
@@ -62,8 +62,7 @@ class QueryVectorsConfig:
             raise InputError("queries are encoded by an encoder or read from a file: give one of the two")
         if self.pooling not in (None, *POOLINGS):
             raise InputError(f"unknown pooling '{self.pooling}'; known: {', '.join(POOLINGS)}")
-        if self.max_length is not None and self.max_length < 1:
-            raise InputError("the most word pieces of a query must be at least 1")
+        check_bounds(self)
 
 
 class EncodedQueries:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.register import Register
-from rerank_plugin.base.settings import SHARED, chosen, setting, settings  # noqa: F401 (first stages take them from here)
+from rerank_plugin.base.settings import SHARED, check_bounds, chosen, setting, settings  # noqa: F401 (for first stages)
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.candidates import Candidates

@@ -15,7 +15,7 @@ from rerank_plugin.rerankers import Scorer
 from rerank_plugin.service.answers import IndexAnswer, QueryText
 from rerank_plugin.service.errors import error_responses, field_errors
 from rerank_plugin.service.highlighting import places
-from rerank_plugin.service.parameters import MOST_FILTERS, QueryLines, QuerySyntax
+from rerank_plugin.service.parameters import MOST_FILTERS, Depth, QueryLines, QuerySyntax, RerankerName, StageName
 from rerank_plugin.service.served_index import ServedIndex
 from rerank_plugin.service.state import Service, get_service
 
@@ -29,11 +29,9 @@ class ExplainParameters(QuerySyntax):
 
     query: QueryLines = Field(min_length=1)
     docid: str = Field(description="Id of a candidate of the query.")
-    reranker: str | None = Field(
-        default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
-    )
-    first_stage: str | None = Field(default=None, description="A first stage of the index.")
-    depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
+    reranker: RerankerName = None
+    first_stage: StageName = None
+    depth: Depth = None
     filter: list[str] = Field(
         default=[], max_length=MOST_FILTERS, description="The filters of the search, which restrict its candidates."
     )

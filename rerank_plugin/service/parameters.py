@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from rerank_plugin.base.filters import CONTROL
+from rerank_plugin.base.settings import settings
+from rerank_plugin.retrieval.lucene import LuceneConfig
 
 SHORTENED = ("abstract", "body", "content", "contents", "text")  # document fields that max_doc_length cuts
 MOST_FILTERS = 100  # of a request
@@ -47,6 +49,19 @@ FILTER_FORMS = (
 )
 QueryString = Annotated[str, AfterValidator(spaced)]
 QueryLines = Annotated[str, AfterValidator(spaced_lines)]  # a strategy may be of numbered lines
+Hits = Annotated[int, Field(ge=1, le=1000, description="Documents to return.")]
+RerankerName = Annotated[
+    str | None, Field(description="A served reranker; none: the first stage alone; delta,bert@20: a cascade.")
+]
+StageName = Annotated[str | None, Field(description="A first stage of the index.")]
+Depth = Annotated[int | None, Field(ge=1, description="Candidates to retrieve and re-rank.")]
+
+
+def setting_of(config: type, name: str, **more: Any) -> Any:
+    """The parameter for a configuration's setting, with its help and bounds; absent by default."""
+    declared, _ = settings(config)[name]
+    help = f"{declared.help[0].upper()}{declared.help[1:]}."
+    return Field(default=None, description=help, **declared.bounds, **more)
 
 
 class DocumentForm(BaseModel):
@@ -117,32 +132,24 @@ class SearchParameters(DocumentForm, QuerySyntax):
         description="May be repeated; may be left out where there is a filter.",
         examples=[["statins and breast cancer"]],
     )
-    hits: int = Field(default=10, ge=1, le=1000, description="Documents to return.")
+    hits: Hits = 10
     offset: int = Field(default=0, ge=0, le=100_000, description="Hits to skip: page 2 of ten hits each begins at 10.")
-    reranker: str | None = Field(
-        default=None, description="A served reranker; none: the first stage alone; delta,bert@20: a cascade."
-    )
-    first_stage: str | None = Field(default=None, description="A first stage of the index.")
-    depth: int | None = Field(default=None, ge=1, description="Candidates to retrieve and re-rank.")
+    reranker: RerankerName = None
+    first_stage: StageName = None
+    depth: Depth = None
     filter: list[str] = Field(default=[], max_length=MOST_FILTERS, description=f"May be repeated. {FILTER_FORMS}")
     sort: Literal["score", "date"] = Field(
         default="score",
         description="date: the newest first, of all documents that match the strategy, or have all words of the query.",
     )
-    k1: float | None = Field(default=None, ge=0, le=1000, allow_inf_nan=False, description="BM25 parameter.")
-    b: float | None = Field(default=None, ge=0, le=1, description="BM25 parameter.")
-    field: Literal["contents", "title", "abstract"] | None = Field(
-        default=None, description="Field that Lucene searches."
-    )
-    expand: str | None = Field(
-        default=None,
-        max_length=100,
-        description="What else words find, with commas: spellings, phrases, subjects, mesh (where the index has MeSH).",
-    )
+    k1: float | None = setting_of(LuceneConfig, "k1")
+    b: float | None = setting_of(LuceneConfig, "b")
+    field: Literal["contents", "title", "abstract"] | None = setting_of(LuceneConfig, "field")
+    expand: str | None = setting_of(LuceneConfig, "expand", max_length=100)
 
 
 class SimilarParameters(DocumentForm):
     """The parameters of a search for similar documents."""
 
     docid: str = Field(description="Id of a document of the index.")
-    hits: int = Field(default=10, ge=1, le=1000, description="Documents to return.")
+    hits: Hits = 10

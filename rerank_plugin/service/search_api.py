@@ -21,6 +21,7 @@ from rerank_plugin.ranking.reading import PLAIN, Reading
 from rerank_plugin.ranking.stored_documents import StoredDocument
 from rerank_plugin.ranking.texts import fields_of
 from rerank_plugin.rerankers import summary_of
+from rerank_plugin.retrieval.lucene import LuceneFirstStage
 from rerank_plugin.service.answers import (
     Candidate,
     DocumentAnswer,
@@ -46,7 +47,6 @@ from rerank_plugin.service.state import Service, get_service
 router = APIRouter(prefix="/v1", tags=["search"])
 T = TypeVar("T")
 Rearranged = Callable[["Search", Ranking], Ranking] | None
-SETTINGS = ("k1", "b", "field", "expand")  # of first stages
 ERRORS = error_responses(400, 401, 404, 429, 503)
 
 
@@ -201,7 +201,8 @@ class Search:
         self.reading = self.index.read(self.query, parameters, by_date)
         if self.reading.matches is None:
             _check_last(parameters, self.depth)
-        settings = {name: value for name in SETTINGS if (value := getattr(self.parameters, name)) is not None}
+        given = {name: getattr(parameters, name) for name in LuceneFirstStage.settings}
+        settings = {name: value for name, value in given.items() if value is not None}
         entire = parameters.depth is None
         self.pipeline = self.index.pipeline(self.stage, self.reranker, self.depth, entire, settings)
         with field_errors("filter"):

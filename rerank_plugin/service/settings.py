@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import DEPTH
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.models.base import RerankerOptions
 
 MAX_WATCH = 86_400
@@ -48,32 +48,40 @@ class ServiceConfig:
     click_log: str = ""
     public_names: tuple[str, ...] = ()
     first_stage: str = setting("bm25", "default first stage of requests")
-    depth: int = setting(DEPTH, "default number of candidates to re-rank")
-    watch: float = setting(0.0, "seconds between looks for new commits of the indexes, which are reloaded; 0 for none")
-    deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking")
-    step_seconds: float = setting(10.0, "seconds after which a first stage, or the making of an answer, is refused")
+    depth: int = setting(DEPTH, "default number of candidates to re-rank", ge=1)
+    watch: float = setting(
+        0.0, "seconds between looks for new commits of the indexes, which are reloaded; 0 for none", ge=0, le=MAX_WATCH
+    )
+    deadline: float = setting(2.0, "seconds after which a search returns the first-stage ranking", gt=0)
+    step_seconds: float = setting(
+        10.0, "seconds after which a first stage, or the making of an answer, is refused", gt=0
+    )
     queue: int = setting(
-        64, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429"
+        64, "largest number of searches, or as much work of re-ranking texts, running or waiting; then status 429", ge=1
     )
-    threads: int = setting(2, "number of concurrent first-stage searches")
-    most_depth: int = setting(1000, "largest depth of a request")
-    most_queries: int = setting(16, "largest number of queries in a request")
-    most_documents: int = setting(1000, "largest number of documents to re-rank in a request")
-    most_words: int = setting(5000, "largest number of words in a query, or in a document to re-rank")
-    most_characters: int = setting(100_000, "largest number of characters in a query, or in a document to re-rank")
+    threads: int = setting(2, "number of concurrent first-stage searches", ge=1)
+    most_depth: int = setting(1000, "largest depth of a request", ge=1)
+    most_queries: int = setting(16, "largest number of queries in a request", ge=1)
+    most_documents: int = setting(1000, "largest number of documents to re-rank in a request", ge=1)
+    most_words: int = setting(5000, "largest number of words in a query, or in a document to re-rank", ge=1)
+    most_characters: int = setting(
+        100_000, "largest number of characters in a query, or in a document to re-rank", ge=1
+    )
     most_request_characters: int = setting(
-        5_000_000, "largest number of characters in all documents to re-rank in a request"
+        5_000_000, "largest number of characters in all documents to re-rank in a request", ge=1
     )
-    most_megabytes: int = setting(16, "largest body of a request, in megabytes")
-    most_unpacked_megabytes: int = setting(8, "largest compressed body of a request when unpacked, in megabytes")
+    most_megabytes: int = setting(16, "largest body of a request, in megabytes", gt=0)
+    most_unpacked_megabytes: int = setting(8, "largest compressed body of a request when unpacked, in megabytes", gt=0)
     most_held_megabytes: int = setting(
-        128, "largest sum of all bodies that arrive or are worked on, in megabytes; then the largest is refused"
+        128, "largest sum of all bodies that arrive or are worked on, in megabytes; then the largest is refused", gt=0
     )
-    click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begins")
-    body_seconds: float = setting(10.0, "seconds in which the body of a request must arrive")
-    header_seconds: float = setting(10.0, "seconds in which the headers of a request must arrive")
-    most_unfinished: int = setting(128, "largest number of connections without complete headers; the oldest is closed")
-    most_connections: int = setting(1000, "largest number of connections; then one without a request is closed")
+    click_log_megabytes: int = setting(64, "size at which a click log is renamed and a new one begins", ge=1)
+    body_seconds: float = setting(10.0, "seconds in which the body of a request must arrive", gt=0)
+    header_seconds: float = setting(10.0, "seconds in which the headers of a request must arrive", gt=0)
+    most_unfinished: int = setting(
+        128, "largest number of connections without complete headers; the oldest is closed", ge=1
+    )
+    most_connections: int = setting(1000, "largest number of connections; then one without a request is closed", ge=1)
 
     @property
     def default_reranker(self) -> str:
@@ -87,25 +95,7 @@ class ServiceConfig:
         return f"{name}{colon}{Path(argument).name}"
 
     def __post_init__(self) -> None:
-        counts: tuple[str, ...] = (
-            "depth",
-            "queue",
-            "threads",
-            "most_depth",
-            "most_queries",
-            "most_documents",
-            "most_words",
-        )
-        counts += ("most_characters", "most_request_characters", "most_unfinished", "most_connections")
-        for name in (*counts, "click_log_megabytes"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        positive = ("deadline", "step_seconds", "body_seconds", "header_seconds", "most_megabytes")
-        for name in (*positive, "most_unpacked_megabytes", "most_held_megabytes"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}: it must be above 0")
-        if not 0 <= self.watch <= MAX_WATCH:
-            raise InputError(f"watch is {self.watch}: it must be from 0 to {MAX_WATCH} seconds")
+        check_bounds(self)
         if wrong := [name for name in (*self.indexes, *self.rerankers) if not name.isprintable()]:
             raise InputError(f"the name {wrong[0]!r} has a control character: give it another one")
         if wrong := [name for name in self.public_names if not re.fullmatch(r"\*|[^\s/:]+", name)]:

@@ -18,7 +18,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.failures import damage
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.files.artifact import Artifact
 from rerank_plugin.files.checksums import passed
 from rerank_plugin.files.outputs import replacing_folder, scratch_folder
@@ -112,12 +112,15 @@ class Word2VecConfig:
     settings: all are the same here, except the learning rate (``METHODS``).
     """
 
-    dimension: int = setting(300, "dimension of the vectors")
-    minimum_count: int = setting(101, "minimum frequency of a word; rarer words become UNK", option="min_count")
-    window: int = setting(5, "context words on either side of a word")
-    epochs: int = setting(5, "passes over the corpus")
-    workers: int = setting(1, "training threads; more than one is not reproducible")
+    dimension: int = setting(300, "dimension of the vectors", ge=1)
+    minimum_count: int = setting(101, "minimum frequency of a word; rarer words become UNK", option="min_count", ge=1)
+    window: int = setting(5, "context words on either side of a word", ge=1)
+    epochs: int = setting(5, "passes over the corpus", ge=1)
+    workers: int = setting(1, "training threads; more than one is not reproducible", ge=1)
     model: str = setting("skip-gram", "word2vec model", option="method", choices=tuple(METHODS))
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 def unknown_vector(dimension: int, seed: int) -> np.ndarray:

@@ -5,13 +5,12 @@ Imports no torch, so that the help of the train command is fast.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.models.register import entry_of
 
 # The class of torch.optim and the default learning rate: torch's own, except for Adagrad and SGD.
@@ -40,15 +39,19 @@ class TrainingConfig:
     :mod:`rerank_plugin.training.contrastive` has the loss softmax and the sampling batch of encoders.
     """
 
-    epochs: int = setting(30, "largest number of epochs (default: 30; delta-classifier 10)")
-    patience: int = setting(5, "epochs without a better measure before early stopping (default: 5; PACRR's recipe 30)")
-    batch_size: int = setting(256, "examples of each step (default: 256; PACRR's recipe 32; ktrel 20 documents)")
-    learning_rate: float | None = setting(
-        None, "learning rate (default: adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01)", type=float
+    epochs: int = setting(30, "largest number of epochs (default: 30; delta-classifier 10)", ge=1)
+    patience: int = setting(
+        5, "epochs without a better measure before early stopping (default: 5; PACRR's recipe 30)", ge=1
     )
-    l2_convolution: float = setting(1e-4, "L2 cost of the weights of convolutions (default: 1e-4)")
-    l2_feed_forward: float = setting(1e-4, "L2 cost of the feed-forward weights (default: 1e-4)")
-    pairs_per_query: int = setting(50, "largest number of pairs, or documents, drawn per query and epoch (default: 50)")
+    batch_size: int = setting(256, "examples of each step (default: 256; PACRR's recipe 32; ktrel 20 documents)", ge=1)
+    learning_rate: float | None = setting(
+        None, "learning rate (default: adagrad 0.01, adadelta 1, adam 0.001, sgd 0.01)", type=float, gt=0
+    )
+    l2_convolution: float = setting(1e-4, "L2 cost of the weights of convolutions (default: 1e-4)", ge=0)
+    l2_feed_forward: float = setting(1e-4, "L2 cost of the feed-forward weights (default: 1e-4)", ge=0)
+    pairs_per_query: int = setting(
+        50, "largest number of pairs, or documents, drawn per query and epoch (default: 50)", ge=1
+    )
     seed: int = 42
     loss: str = setting(
         "hinge",
@@ -66,10 +69,12 @@ class TrainingConfig:
         "in a batch of documents, each encoded once) (default: balanced; ktrel batch)",
     )
     optimizer: str = setting("adagrad", "optimizer: adagrad, adadelta, adam or sgd (default: adagrad)")
-    temperature: float = setting(0.1, "temperature of the softmax (default: 0.1)")
-    ndcg_share: float = setting(0.0, "share of 1 - nDCG@10 by smooth ranks in the loss softmax (default: 0)")
-    grade_power: float = setting(1.0, "power of the grades in the softmax (default: 1)")
-    queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (default: 4)")
+    temperature: float = setting(0.1, "temperature of the softmax (default: 0.1)", gt=0)
+    ndcg_share: float = setting(
+        0.0, "share of 1 - nDCG@10 by smooth ranks in the loss softmax (default: 0)", ge=0, le=1
+    )
+    grade_power: float = setting(1.0, "power of the grades in the softmax (default: 1)", gt=0)
+    queries_per_document: int = setting(4, "queries of each document in a batch of an encoder (default: 4)", ge=1)
     negatives: str = setting(
         BATCH,
         "negatives of an encoder's training: batch (batches of documents, each query against all of the batch) or "
@@ -78,17 +83,22 @@ class TrainingConfig:
     averaging: float = setting(
         0.0,
         "decay of a moving average of the epochs' weights, which is validated and saved (default: 0, no average)",
+        ge=0,
+        lt=1,
     )
     start_share: float = setting(
         0.0,
         "share of the initial weights, such as a distilled encoder's, in the weights that are validated and saved: "
         "interpolation fits the training queries less and other queries better (default: 0)",
+        ge=0,
+        lt=1,
     )
     restart: int = setting(
         0,
         "restart from the initial weights after every N epochs, with other random orders; the mean of the trainings' "
         "weights is validated and saved, with less variance than one training (default: 0, no restarts)",
         metavar="N",
+        ge=0,
     )
 
     def __post_init__(self) -> None:
@@ -104,25 +114,16 @@ class TrainingConfig:
             raise InputError(f"unknown negatives '{self.negatives}'; known: {BATCH}, {COLLECTION}")
         if self.negatives == COLLECTION and not self.of_batches:
             raise InputError(f"negatives of the {COLLECTION} are for the loss {SOFTMAX} or the sampling {BATCH}")
-        if not (0 <= self.averaging < 1 and 0 <= self.start_share < 1):
-            raise InputError("averaging and start share must be at least 0 and below 1")
-        if self.restart and not 0 < self.restart <= self.patience:
+        check_bounds(self)
+        if self.restart > self.patience:
             raise InputError(
                 f"a restart after {self.restart} epochs needs a patience of at least as many: a training that restarts "
                 "begins below the best epoch"
             )
-        if not 0 <= self.ndcg_share <= 1 or (self.ndcg_share and self.loss != SOFTMAX):
-            raise InputError(f"the nDCG share must be between 0 and 1, and needs the loss {SOFTMAX}")
-        learning_rate = OPTIMIZERS[self.optimizer][1] if self.learning_rate is None else self.learning_rate
-        object.__setattr__(self, "learning_rate", learning_rate)
-        counts = (self.epochs, self.patience, self.batch_size, self.pairs_per_query, self.queries_per_document)
-        if min(counts) < 1:
-            raise InputError("epochs, patience, batch size, pairs and queries per document must be at least 1")
-        positive = (learning_rate, self.temperature, self.grade_power)
-        costs = (self.l2_convolution, self.l2_feed_forward)
-        # Written so that NaN is refused, too.
-        if not (all(0 < number < math.inf for number in positive) and all(0 <= cost < math.inf for cost in costs)):
-            raise InputError("learning rate, temperature and grade power must be above 0 and L2 costs not below 0")
+        if self.ndcg_share and self.loss != SOFTMAX:
+            raise InputError(f"the nDCG share needs the loss {SOFTMAX}")
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", OPTIMIZERS[self.optimizer][1])
 
     @property
     def _by_batch(self) -> bool:

@@ -13,9 +13,8 @@ from itertools import chain
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
-from rerank_plugin.base.settings import setting
+from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.files.string_table import StringsInMemory
 from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.knowledge.entries import Concept
@@ -33,39 +32,33 @@ class DistillationConfig:
     A batch has half as many pairs as texts. The learning rate grows for 100 steps, then falls to a twentieth.
     """
 
-    dimension: int = setting(256, "dimension of the vectors (default: 256)")
+    dimension: int = setting(256, "dimension of the vectors (default: 256)", ge=1)
     minimum_count: int = setting(
-        3, "minimum frequency of a word in documents; rarer words get no vector (default: 3)", option="min_count"
+        3, "minimum frequency of a word in documents; rarer words get no vector (default: 3)", option="min_count", ge=1
     )
-    epochs: int = setting(6, "passes over the texts (default: 6; of a reranker over its pairs, at most 30)")
-    batch_size: int = setting(1024, "texts, or pairs, of each step (default: 1024; delta 256, pacrr 32)")
-    learning_rate: float = setting(2e-3, "learning rate of the optimizer (default: 0.002; delta 0.01, pacrr 0.001)")
-    temperature: float = setting(0.1, "softmax temperature of the similarities within a batch (default: 0.1)")  # t
+    epochs: int = setting(6, "passes over the texts (default: 6; of a reranker over its pairs, at most 30)", ge=1)
+    batch_size: int = setting(1024, "texts, or pairs, of each step (default: 1024; delta 256, pacrr 32)", ge=4)
+    learning_rate: float = setting(
+        2e-3, "learning rate of the optimizer (default: 0.002; delta 0.01, pacrr 0.001)", gt=0
+    )
+    temperature: float = setting(
+        0.1, "softmax temperature of the similarities within a batch (default: 0.1)", gt=0
+    )  # t
     frequency: float = setting(
-        1e-4, "relative frequency of a word that halves its initial weight (default: 0.0001)"
+        1e-4, "relative frequency of a word that halves its initial weight (default: 0.0001)", gt=0
     )  # a
-    common: int = setting(3, "number of directions common to all documents to remove at the end (default: 3)")
+    common: int = setting(3, "number of directions common to all documents to remove at the end (default: 3)", ge=0)
     hashed: int = setting(
-        6144, "number of random vectors that unknown words share by their hashes; 0 for none (default: 6144)"
+        6144, "number of random vectors that unknown words share by their hashes; 0 for none (default: 6144)", ge=0
     )
-    hashed_length: float = setting(1.5, "length of the hashed vectors, in mean lengths of rare words (default: 1.5)")
-    concept_weight: float = setting(0.3, "weight of the concepts' cosine; the words' weight is 1 (default: 0.3)")
+    hashed_length: float = setting(
+        1.5, "length of the hashed vectors, in mean lengths of rare words (default: 1.5)", gt=0
+    )
+    concept_weight: float = setting(0.3, "weight of the concepts' cosine; the words' weight is 1 (default: 0.3)", gt=0)
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if (
-            min(self.dimension, self.minimum_count, self.epochs, self.batch_size // 4) < 1
-            or min(self.hashed, self.common) < 0
-        ):
-            raise InputError(
-                "dimension, minimum count and epochs of a distillation must be at least 1, the batch size at least 4, "
-                "and the numbers of hashed vectors and common directions at least 0"
-            )
-        if min(self.learning_rate, self.temperature, self.frequency, self.hashed_length, self.concept_weight) <= 0:
-            raise InputError(
-                "learning rate, temperature, frequency, hashed length and concept weight of a distillation must be "
-                "above 0"
-            )
+        check_bounds(self)
 
 
 class DistillationTexts:

@@ -303,9 +303,10 @@ def test_a_place_on_a_cluster_is_read_as_it_is_written(tmp_path):
     for place, said in (
         ("ray://auto", "is no location on a cluster"), ("ray:///a", "is no location on a cluster"),
         ("ray://auto/a?depth=3", "unknown setting depth"), ("ray://auto/a?replicas=x", "no number"),
-        ("ray://auto/a?replicas=9", "9 replicas of each shard: take 1 to 8"),
+        ("ray://auto/a?replicas=9", "replicas is 9: it must be at least 1 and at most 8"),
         ("ray://auto/a?partial=1", "write partial=True or partial=False"),
-        ("ray://auto/a?deadline=0", "must be above 0 seconds"), ("ray://auto/a?heap=many", "Java's heap 'many'"),
+        ("ray://auto/a?deadline=0", "deadline is 0.0: it must be above 0"),
+        ("ray://auto/a?heap=many", "Java's heap 'many'"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=said):
             open_index(place)

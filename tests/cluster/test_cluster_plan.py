@@ -48,7 +48,7 @@ def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, c
     [
         (["--measure"], "--measure and --check need --index and --queries"),
         ([], "give --measure, --check, or the number of --documents to simulate"),
-        (["--documents", "9", "--replicas", "0"], "a cluster has a document, core, replica"),
+        (["--documents", "9", "--replicas", "0"], "--replicas: must be at least 1"),
         (["--documents", "9"], "is no file of measured parts"),
     ],
 )

@@ -296,7 +296,7 @@ def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     with pytest.raises(InputError, match="11 inverted lists are too many for 10 documents"):
         write_store(pieces, config=ListsConfig(lists=11))
     for wrong in ({"probes": 0}, {"lists": 0}):
-        with pytest.raises(InputError, match="needs an inverted list at least"):
+        with pytest.raises(InputError, match="it must be at least 1"):
             ListsConfig(**wrong)
 
 

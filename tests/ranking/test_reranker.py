@@ -134,7 +134,7 @@ def test_a_model_that_reads_first_stage_scores_asks_for_them(delta):
     [
         (None, {}, "named by a string or a path, not by NoneType"),
         ("no-such", {}, "unknown reranker 'no-such'"),
-        ("bm25-title", {"batch_size": 0}, "batch size 0 must be at least 1"),
+        ("bm25-title", {"batch_size": 0}, "batch_size is 0: it must be at least 1"),
         ("delta", {"device": "nowhere"}, "cannot use the device 'nowhere'"),
     ],
 )

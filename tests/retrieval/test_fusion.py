@@ -152,7 +152,7 @@ def test_settings_are_refused_by_name():
     for settings, message in [
         ({"method": "sum"}, "unknown fusion 'sum'; known: rrf, linear"),
         ({"k": -1.0}, "the k of reciprocal rank fusion is -1"),
-        ({"fusion_depth": -1}, "the depth of a fusion is -1"),
+        ({"fusion_depth": -1}, "fusion_depth is -1"),
         ({"weights": (1.0, 2.0, 3.0)}, "3 fusion weights for 2 ranked lists"),
     ]:
         with pytest.raises(InputError, match=message):

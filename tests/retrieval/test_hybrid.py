@@ -119,7 +119,7 @@ def test_judged_queries_for_the_bundled_encoder_listen_to_the_hybrid(encoded):
 
 @pytest.mark.parametrize(
     "option, said",
-    [("weight", "must be between 0 and 1"), ("feedback", "not be below 0"), ("feedback_weight", "not be below 0")],
+    [("weight", "at least 0 and at most 1"), ("feedback", "at least 0"), ("feedback_weight", "at least 0")],
 )
 def test_wrong_options(option, said):
     for wrong in [-1] + [1.5] * (option == "weight"):

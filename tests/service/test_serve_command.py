@@ -129,7 +129,7 @@ def test_an_address_of_ip_version_6(index_folder):
     [
         ("--index nowhere", "no index at nowhere"),
         ("--index a=x --index a=y", "'a'"),
-        ("--queue 0", "queue is 0"),
+        ("--queue 0", "argument --queue: must be at least 1"),
         ("--public-name https://a.org", "'https://a.org' must be a name without scheme"),
         ("--token-file nowhere", "nowhere"),
         ("--token-file /dev/zero", "is not a regular file"),

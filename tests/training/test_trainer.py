@@ -297,19 +297,12 @@ def test_a_loss_that_is_not_a_number(problem):
     assert learner.saved == {}
 
 
-COUNTS = ("epochs", "patience", "batch_size", "pairs_per_query", "queries_per_document")
-ABOVE_ZERO = ("learning_rate", "temperature", "grade_power")
-NUMBERS = [
-    *((name, value) for name in ABOVE_ZERO for value in (0, -1, math.nan, math.inf)),
-    *((name, value) for name in ("l2_convolution", "l2_feed_forward") for value in (-1e-9, math.nan, math.inf)),
-]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        *(({name: 0}, "at least 1") for name in COUNTS),
-        *(({name: value}, "must be above 0 and L2 costs not below 0") for name, value in NUMBERS),
+        ({"patience": 0}, "patience is 0: it must be at least 1"),
+        ({"learning_rate": math.nan}, "learning_rate is nan: it must be finite and above 0"),
+        ({"l2_convolution": -1e-9}, "l2_convolution is -1e-09: it must be at least 0"),
         ({"loss": "mse"}, "unknown loss 'mse'; known: hinge, bce, margin$"),
         ({"weights": "log"}, "the loss 'hinge' has no weights 'log'; known: sqrt, none$"),
         ({"weights": "batch", "sampling": "batch"}, "the loss 'hinge' has no weights 'batch'"),
@@ -319,12 +312,8 @@ NUMBERS = [
         ({"loss": "softmax", "negatives": "none"}, "unknown negatives 'none'"),
         ({"negatives": "collection"}, "are for the loss softmax"),
         ({"averaging": 1.0}, "at least 0 and below 1"),
-        ({"averaging": math.nan}, "at least 0 and below 1"),
         ({"restart": 6, "patience": 5}, "needs a patience of at least as many"),
-        ({"restart": -1}, "needs a patience"),
-        ({"start_share": 1.0}, "at least 0 and below 1"),
-        ({"loss": "softmax", "ndcg_share": 1.1}, "between 0 and 1, and needs the loss softmax"),
-        ({"ndcg_share": 0.5}, "between 0 and 1, and needs the loss softmax"),
+        ({"ndcg_share": 0.5}, "needs the loss softmax"),
     ],
 )
 def test_wrong_settings(settings, message):
