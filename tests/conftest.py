@@ -16,6 +16,7 @@ from urllib.error import URLError
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 import rerank_plugin
 from rerank_plugin.__main__ import COMMANDS
@@ -104,9 +105,21 @@ def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="skip what needs Java, a browser, clients or processes")
 
 
+class OneWorkerForTheCluster(LoadFileScheduling):
+    """Tests go to workers by files, and those of the cluster together: Ray starts once, and a shard's processes."""
+
+    def _split_scope(self, nodeid):
+        return "cluster" if nodeid.startswith("tests/cluster/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return OneWorkerForTheCluster(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_configure(config):
     """With several workers, Java's archive is made first, for all of them: it takes as long as a few starts of Java."""
-    if config.getoption("dist") != "no" and not hasattr(config, "workerinput") and not config.getoption("--fast"):
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput") and not config.getoption("--fast"):
         folder = Path(tempfile.mkdtemp(prefix="java-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
         java_archive.make(folder)

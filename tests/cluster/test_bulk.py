@@ -14,6 +14,7 @@ from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.shard_building import build_shards
+from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.models import document_encoder
 from tests.cluster.conftest import SHARDS, dated_documents
 
@@ -40,7 +41,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
                 os._exit(9)
             return super().encoded(*arguments)
 
-    monkeypatch.setenv("RERANK_PLUGIN_JVM_OPTIONS", "-Xmx256m")
+    monkeypatch.setenv(OPTIONS, f"{os.environ[OPTIONS]} -Xmx256m")
     monkeypatch.setattr(encoding, "EncodingProcess", Dying)
     monkeypatch.setattr(document_encoder, "PIECE", 100)
     build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, location=config)
@@ -58,6 +59,7 @@ def test_other_files_and_processes_that_keep_dying_are_told_in_one_line(twins, c
             os._exit(9)
 
     encoder, pieces = IndexEncoder(Index(twins[0]).forward, "ktrel"), [np.arange(3)]
+    monkeypatch.setattr(encoding, "cluster_processors", lambda: 1)
     monkeypatch.setattr(encoder, "key", "other")
     with pytest.raises(InputError, match="^on machine .*: ktrel differs from that of the command's machine"):
         list(encoding.encode_on_cluster(encoder, None, config)(pieces))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments import cluster_plan
 from experiments.cluster_parts import Parts
 from experiments.cluster_plan import main
 from rerank_plugin import options as commandline
@@ -12,7 +13,8 @@ def plan(capsys, *words):
     return [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
 
 
-def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, capsys):
+def test_parts_are_measured_checked_and_planned_with(twins, address, one_process, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cluster_plan, "SIMULATED", 1000)
     parts = tmp_path / "parts.json"
     measuring = ["--measure", "--check", "--cluster", address, "--index", twins[1], "--queries", "sample:test"]
     measuring += ["--sample", 5, "--rounds", 2, "--check-seconds", 0.2, "--shard-heap", "256m"]
@@ -33,8 +35,8 @@ def test_parts_are_measured_checked_and_planned_with(twins, address, tmp_path, c
         found = 12 * sum(scored.rows) / index.shards  # bytes of rows and scores, in the mean of the shards
         assert found < matched.received < found + 100
 
-    plan(capsys, "--parts", parts, "--documents", 1000)
-    shared = ["--parts", parts, "--pipeline", "hybrid", "--shard-documents", 500_000, "--rate", 5]
+    plan(capsys, "--parts", parts, "--documents", 1000, "--simulated", 500)
+    shared = ["--parts", parts, "--simulated", 500, "--pipeline", "hybrid", "--shard-documents", 500_000, "--rate", 5]
     for cores, replicas, machines in ((1, 1, 3), (1, 2, 5), (4, 1, 2)):  # one of them for the coordinator
         options = "--documents", 1_000_000, "--cores", cores, "--replicas", replicas, "--price", 2
         _, _, row = plan(capsys, *shared, *options)

@@ -19,7 +19,7 @@ def test_differences_are_counted():
     assert (found.documents, found.missing, found.score, found.exchanged, found.apart) == (6, 1, 0.75, 3, 0.5)
 
 
-def test_rankings_of_the_sample_are_the_same(twins, address, capsys):
+def test_rankings_of_the_sample_are_the_same(twins, address, one_process, capsys):
     single, sharded = map(str, twins)
     options = ["--cluster", address, "--heap", "256m", "--queries", "sample:test", "--sample", "4"]
     main(["--single", single, "--sharded", sharded, *options, "--pipelines", "bm25,delta", "dense:ktrel"])

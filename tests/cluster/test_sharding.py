@@ -31,7 +31,7 @@ from rerank_plugin.ranking.pipeline import Pipeline
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.register import configure
 from tests.cluster.conftest import SHARDS
-from tests.processes import attempt, start
+from tests.processes import start
 
 STAGES = [
     ("bm25", ()), ("qld", ()), ("bm25+rm3", ()), ("dense:ktrel", ()), ("hybrid", ()), ("hybrid+rm3", ()), ("all", ()),
@@ -167,17 +167,18 @@ def test_bad_numbers_of_shards_are_refused(tmp_path, documents):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_replaces_an_index_of_shards_only(tmp_path):
+def test_the_command_replaces_an_index_of_shards_only(tmp_path, refused):
     folder = tmp_path / "i"
-    build = f"index --corpus sample --index {folder}"
-    assert attempt(tmp_path, f"{build} --shards 2")[0] == 0
+    build = ["--corpus", "sample", "--index", str(folder)]
+    index_command([*build, "--shards", "2"])
     (folder / "shards/001/mine.txt").write_text("a note")
-    status, _, said = attempt(tmp_path, f"{build} --overwrite")
-    assert status == 2 and "holds shards/001/mine.txt, which does not belong to it" in said
+    said = refused(f"index --corpus sample --index {folder} --overwrite")
+    assert "holds shards/001/mine.txt, which does not belong to it" in said
     (folder / "shards/001/mine.txt").unlink()
-    assert attempt(tmp_path, f"{build} --overwrite")[0] == 0 and not (folder / "shards").exists()
-    status, _, said = attempt(tmp_path, f"index --encode ktrel --shards 2 --index {folder}")
-    assert status == 2 and "--shards is for building an index of a corpus" in said
+    index_command([*build, "--overwrite"])
+    assert not (folder / "shards").exists()
+    said = refused(f"index --encode ktrel --shards 2 --index {folder}")
+    assert "--shards is for building an index of a corpus" in said
 
 
 def test_a_builder_ends_where_the_line_of_a_dead_process_ends():
@@ -189,7 +190,7 @@ def test_a_builder_ends_where_the_line_of_a_dead_process_ends():
 
 @pytest.mark.parametrize("victim", ["worker", "coordinator"])
 def test_a_process_killed_during_a_build_leaves_nothing(tmp_path, victim):
-    lines = (json.dumps({"_id": f"N{number}", "title": "t", "text": f"word{number} " * 50}) for number in range(60_000))
+    lines = (json.dumps({"_id": f"N{number}", "title": "t", "text": f"word{number} " * 50}) for number in range(15_000))
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     process = start(tmp_path, "-m", "rerank_plugin.index", "--corpus", "corpus.jsonl", "--index", "i", "--shards", "2")
     workers = _wait_for(lambda: _children(process.pid), 2)

@@ -32,11 +32,24 @@ def text_encoders(tmp_path_factory):
 
 
 @pytest.fixture
-def one(case, path, index, vectors, request):  # noqa: F811
+def fresh(case, path, index, vectors, request):  # noqa: F811
     """The reranker of a case, by a path."""
     if case.model == "encoder":
         return request.getfixturevalue("text_encoders")(case.sizes["folder"])
     return opened(make(case, vectors), path, index, vectors, threads=2)
+
+
+@pytest.fixture(scope="session")
+def opened_before():
+    return {}
+
+
+@pytest.fixture
+def one(case, path, opened_before, request):
+    """The same that other tests score with, too."""
+    if (str(case), path) not in opened_before:
+        opened_before[str(case), path] = request.getfixturevalue("fresh")
+    return opened_before[str(case), path]
 
 
 @pytest.fixture(scope="session")
