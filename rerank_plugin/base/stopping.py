@@ -25,6 +25,7 @@ class LateError(InputError):
 class _Condition(threading.local):
     is_met: Callable[[], bool] | None = None
     end, seconds = math.inf, math.inf  # by time.monotonic, and the time given
+    work_end = math.inf  # by time.thread_time
 
 
 _condition = _Condition()
@@ -41,23 +42,26 @@ def stopping(is_met: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextmanager
-def within(seconds: float, since: float | None = None) -> Iterator[None]:
+def within(seconds: float, since: float | None = None, working: float = math.inf) -> Iterator[None]:
     """Give the work of this thread in the block a time, after which its next step raises a `LateError`.
 
     Args:
         since: when the time began, by `time.monotonic`; None for now.
+        working: the CPU time that it may take of this thread, in seconds, from now on.
     """
-    before = _condition.end, _condition.seconds
+    before = _condition.end, _condition.seconds, _condition.work_end
     _condition.end, _condition.seconds = (time.monotonic() if since is None else since) + seconds, seconds
+    _condition.work_end = time.thread_time() + working
     try:
         yield
     finally:
-        _condition.end, _condition.seconds = before
+        _condition.end, _condition.seconds, _condition.work_end = before
 
 
 def seconds_left() -> float:
     """The time that the work of this thread still has; infinite where none is given."""
-    return _condition.end - time.monotonic()
+    left = _condition.end - time.monotonic()
+    return left if _condition.work_end == math.inf else min(left, _condition.work_end - time.thread_time())
 
 
 def may_be_stopped() -> bool:

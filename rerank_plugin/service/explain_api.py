@@ -102,4 +102,4 @@ async def explain_document(service: Service, index: ServedIndex, parameters: Exp
 
     if served is not None and not served.explains:  # others' scores do not wait for torch
         await service.scheduler.slowly(served.load_explanations)
-    return await service.scheduler.batched(retrieve, index.explain_together, answer)
+    return await service.scheduler.batched(retrieve, index.explain_together, answer, large=True)

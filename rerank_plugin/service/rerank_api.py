@@ -314,8 +314,9 @@ async def _rank(
 ) -> list[RankedText]:
     """The best documents; an `asyncio.TimeoutError` if the deadline passes."""
     scheduler = service.scheduler
-    with scheduler.admitted(_cost(documents)):
-        scoring = scheduler.batched(lambda: (query, documents, top_n), reranker.alone(), lambda ranked: ranked)
+    with scheduler.admitted(cost := _cost(documents)):
+        item = query, documents, top_n
+        scoring = scheduler.batched(lambda: item, reranker.alone(), lambda ranked: ranked, large=cost > 1)
         return await asyncio.wait_for(scoring, service.config.deadline)
 
 

@@ -7,17 +7,22 @@ different steps, their threads would wait for each other. A query cancelled befo
 Work stops at its next step (`rerank_plugin.base.stopping`) when nobody waits for any query of its batch.
 
 Work that takes longer than `QUICK` seconds is given up, and begun again in a thread for slow work, so that slow queries
-wait for each other and the others for none of them.
+wait for each other and the others for none of them. Work that had to wait has less, at least `SHORTEST` seconds of CPU
+time: of many slow queries at once only the first take long, and none becomes slow because it waits for a CPU. There are
+two slow threads: what takes no more than `QUICK` seconds does not wait for what takes longer. Where large scoring and
+other scoring wait, each has every second turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -28,7 +33,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
 SMALLEST_COST = 0.1  # of a request, where a search costs 1
-QUICK = 1.0  # seconds
+QUICK, SHORTEST = 1.0, 0.1  # seconds
 MISSING: Any = object()
 BatchFunction = Callable[[Sequence[Item]], Sequence[Result]]
 
@@ -44,6 +49,8 @@ class Job:
     item: Any = MISSING
     result: Any = MISSING
     abandoned: bool = False  # the deadline has passed, or the client has gone
+    large: bool = False  # its scoring takes as long as that of many searches
+    asked: float = field(default_factory=time.monotonic)
 
 
 class Scheduler:
@@ -61,9 +68,11 @@ class Scheduler:
         self.seconds = seconds
         self.max_queries, self.max_batch, self.admitted_queries = max_queries, max_batch, 0.0
         self.threads, self.batch_thread = ThreadPoolExecutor(threads, "first-stage"), ThreadPoolExecutor(1, "scoring")
-        self.slow_thread, self.slow = ThreadPoolExecutor(1, "slow"), 0
+        self.middle_thread, self.slow_thread = ThreadPoolExecutor(1, "middle"), ThreadPoolExecutor(1, "slow")
+        self.slow = 0
         self.waiting: list[Job] = []
         self.lock, self.running = Lock(), False  # whether the batch thread takes waiting jobs
+        self.large = False  # whether the last batch was
 
     @property
     def full(self) -> bool:
@@ -87,17 +96,18 @@ class Scheduler:
     async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of a function, run in a thread; a slow one is begun again."""
         try:
-            return await self._run(self.threads, self._quick, function, *arguments)
+            return await self._run(self.threads, partial(self._quickly, time.monotonic()), function, *arguments)
         except LateError:
             return await self.slowly(function, *arguments)
 
     async def once_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of a function that cannot be begun again, run in a thread."""
-        return await self._run(self.threads, self.seconds, function, *arguments)
+        return await self._run(self.threads, lambda: within(self.seconds), function, *arguments)
 
-    @property
-    def _quick(self) -> float:
-        return min(QUICK, self.seconds)
+    def _quickly(self, asked: float = math.inf) -> AbstractContextManager[None]:
+        """Gives work that begins now its time, of which it may use less where it was ``asked`` for before."""
+        waited = max(time.monotonic() - asked, 0)
+        return within(min(QUICK, self.seconds), working=max(QUICK - waited, min(SHORTEST, QUICK)))
 
     async def slowly(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """The result of slow work; an `OverloadedError` where half of the queries are slow."""
@@ -105,23 +115,29 @@ class Scheduler:
             raise OverloadedError
         self.slow += 1
         try:
-            return await self._run(self.slow_thread, self.seconds, function, *arguments, since=time.monotonic())
+            with suppress(LateError):
+                return await self._run(self.middle_thread, self._quickly, function, *arguments)
+            limit = partial(within, self.seconds, time.monotonic())
+            return await self._run(self.slow_thread, limit, function, *arguments)
         finally:
             self.slow -= 1
 
     async def _run(
         self,
         pool: ThreadPoolExecutor,
-        seconds: float,
+        limit: Callable[[], AbstractContextManager[None]],
         function: Callable[..., Result],
         *arguments: Any,
-        since: float | None = None,
     ) -> Result:
-        """The result of a function, which stops at its next step where this coroutine is cancelled."""
+        """The result of a function, which stops at its next step where this coroutine is cancelled.
+
+        Args:
+            limit: gives the function its time, when it begins.
+        """
         abandoned = False
 
         def run() -> Result:
-            with stopping(lambda: abandoned), within(seconds, since):
+            with stopping(lambda: abandoned), limit():
                 return function(*arguments)
 
         try:
@@ -135,13 +151,14 @@ class Scheduler:
         prepare: Callable[[], Item],
         batch_function: BatchFunction[Item, Result],
         finish: Callable[[Result], Answer],
+        large: bool = False,
     ) -> Answer:
         """``finish(result)``, where ``batch_function`` gives the result of ``prepare()``; all three run in threads.
 
         Items that wait for the same function, by ``==``, form a batch. If the function raises on a batch, it is called
-        once for each item, so that only the item at fault fails.
+        once for each item, so that only the item at fault fails. Those of ``large`` work are alone.
         """
-        job = Job(prepare, batch_function, finish)
+        job = Job(prepare, batch_function, finish, large=large)
         try:
             return await self._batched(job)
         except LateError:
@@ -150,7 +167,7 @@ class Scheduler:
             if job.item is not MISSING:
                 raise
         item = await self.slowly(prepare)
-        return await self.batched(lambda: item, batch_function, finish)
+        return await self.batched(lambda: item, batch_function, finish, large=True)  # as its rest is probably slow
 
     async def _batched(self, job: Job) -> Any:
         with self.lock:
@@ -176,7 +193,7 @@ class Scheduler:
         if job.future.cancelled():
             return False
         try:
-            with stopping(lambda: job.abandoned), within(self._quick):
+            with stopping(lambda: job.abandoned), self._quickly(job.asked):
                 job.item = job.prepare()
         except Exception as error:
             if job.future.set_running_or_notify_cancel():
@@ -186,8 +203,11 @@ class Scheduler:
 
     def _next_batch(self) -> list[Job]:
         with self.lock:
-            batch = [job for job in self.waiting if job.batch_function == self.waiting[0].batch_function]
-            batch = batch[: self.max_batch]
+            if any(job.large != self.large for job in self.waiting):
+                self.large = not self.large
+            turn = [job for job in self.waiting if job.large == self.large]
+            batch = [job for job in turn if job.batch_function == turn[0].batch_function]
+            batch = batch[: 1 if self.large else self.max_batch]
             self.waiting = [job for job in self.waiting if job not in batch]
             self.running = bool(batch)
         return batch
@@ -208,7 +228,7 @@ class Scheduler:
             return
         for job, job.result in zip(batch, results, strict=True):
             try:
-                with stopping(lambda: job.abandoned), within(self._quick):  # noqa: B023 (called in the block)
+                with stopping(lambda: job.abandoned), self._quickly(job.asked):  # noqa: B023 (called in the block)
                     job.future.set_result(None if job.abandoned else job.finish(job.result))
             except Exception as error:
                 job.future.set_exception(error)
@@ -217,4 +237,5 @@ class Scheduler:
         """Finish the waiting jobs and end the threads."""
         self.batch_thread.shutdown()
         self.threads.shutdown()
+        self.middle_thread.shutdown()
         self.slow_thread.shutdown()

@@ -6,7 +6,7 @@ from threading import Event, current_thread
 
 import pytest
 
-from rerank_plugin.base.stopping import Stopped, seconds_left, stop_if_asked
+from rerank_plugin.base.stopping import LateError, Stopped, seconds_left, stop_if_asked
 from rerank_plugin.service import scheduling
 from rerank_plugin.service.errors import OverloadedError, refusal
 from rerank_plugin.service.scheduling import Scheduler
@@ -133,6 +133,47 @@ def test_work_that_is_slow_to_begin_and_to_end_is_answered(scheduler, monkeypatc
         return await scheduler.batched(lambda: slow(2), list, lambda result: slow(result) + 1)
 
     assert asyncio.run(run()) == 3
+
+
+def test_work_that_has_waited_has_less_time(scheduler, monkeypatch):
+    """So of many slow queries at once only the first take long from others."""
+    monkeypatch.setattr(scheduling, "QUICK", 0.2)
+    monkeypatch.setattr(scheduling, "SHORTEST", 0.01)
+    scheduler.seconds, times = 0.2, []
+
+    def work():
+        if current_thread().name.startswith("first-stage"):
+            times.append(seconds_left())
+        while True:
+            stop_if_asked()
+
+    async def run():
+        return await asyncio.gather(*(scheduler.in_thread(work) for _ in range(3)), return_exceptions=True)
+
+    assert {type(error) for error in asyncio.run(run())} <= {LateError, OverloadedError}
+    assert len(times) == 3 and max(times[1:]) < 0.1
+
+
+def test_large_work_has_every_second_turn(scheduler):
+    order, squares = [], Squares()
+
+    def score(items):
+        order.extend(items)
+        return items
+
+    async def run():
+        first = await submit_all(scheduler, squares, 1)
+        rest = [
+            asyncio.ensure_future(scheduler.batched(lambda name=name: name, score, str, large=name < "d"))
+            for name in "abcdef"
+        ]
+        await asyncio.sleep(0.01)
+        squares.go.set()
+        await asyncio.gather(*first, *rest)
+
+    scheduler.max_batch = 2
+    asyncio.run(run())
+    assert order == ["a", "d", "e", "b", "f", "c"]
 
 
 class Watched(Scheduler):
