@@ -102,6 +102,8 @@ class Filter:
         Raises:
             InputError: no field, an unknown field, a field without values, or an invalid value.
         """
+        if not isinstance(values, Mapping) or not all(isinstance(field, str) for field in values):
+            raise InputError(f"a filter is a mapping of fields to values, as {{'type': 'Review'}}, not {values!r:.80}")
         lists = {field: entry if isinstance(entry, (list, tuple)) else (entry,) for field, entry in values.items()}
         if not lists or not all(lists.values()):
             raise InputError("a filter has a field or more, and each field a value or more, as in type:Review")

@@ -1,11 +1,19 @@
 """The records of the public interface."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from rerank_plugin.base.filters import Filter
 
 DEPTH = 500  # candidates of a query, by default everywhere
+
+
+BYTE_ORDER_MARKS = ("\ufeff", "\ufffe")  # readers of files, and of Java's texts, take them off, or swap what follows
+
+
+def is_id(value: Any) -> TypeGuard[str]:
+    """Whether a value can be the id of a document: a text without white space, which separates a run's columns."""
+    return isinstance(value, str) and value.split() == [value] and not value.startswith(BYTE_ORDER_MARKS)
 
 
 class Document(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import Document
+from rerank_plugin.base.records import Document, is_id
 from rerank_plugin.text.markup import without_markup
 
 BAD_JSON_LINE = "bad JSON line"
@@ -100,8 +100,8 @@ def usable(
     """The document of a record; None for an unusable record, which is added to ``problems``.
 
     A usable record has a title or an abstract, together at most `LONGEST` characters, and, with ``ids_required``, an
-    id: a string without white space, which separates the columns of run and judgment files. ``metadata`` has the form
-    of :mod:`rerank_plugin.base.filters`. Its texts lose inline markup.
+    id (:func:`~rerank_plugin.base.records.is_id`). ``metadata`` has the form of
+    :mod:`rerank_plugin.base.filters`. Its texts lose inline markup.
     """
     title, abstract = without_markup(title), without_markup(abstract)
     if not ids_required:
@@ -109,7 +109,7 @@ def usable(
     elif id is None or id == "":
         problems.add(MISSING_ID, where)
         return None
-    elif not isinstance(id, str) or id.split() != [id]:
+    elif not is_id(id):
         problems.add(UNUSABLE_ID, f"{where} ({id!r:.50})")
         return None
     if not title.strip() and not abstract.strip():

@@ -57,7 +57,7 @@ def update_index(
     folder = index.folder if isinstance(index, Index) else Path(index)
     if adapt and not merge:
         raise InputError("an encoder is adapted anew by a merge: give merge, too")
-    if ids := list(delete):
+    if ids := _ids(delete):
         updating.delete(folder, ids)
     if isinstance(add, (str, os.PathLike)) or not isinstance(add, Sized) or len(add):
         problems = Problems()
@@ -68,6 +68,14 @@ def update_index(
     if merge:
         merge_index(folder, adapt, threads=threads)
     return Index(folder)
+
+
+def _ids(delete: Iterable[str]) -> list[str]:
+    """The ids of a list; an `InputError` for one text, whose letters would be ids, or for other values."""
+    ids = list(delete)
+    if isinstance(delete, (str, bytes)) or not all(isinstance(id, str) for id in ids):
+        raise InputError(f"ids to delete are a list of texts, not {delete!r:.80}")
+    return ids
 
 
 def add_documents(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import NoneType
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import Document
+from rerank_plugin.base.records import Document, is_id
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.corpora.metadata import NAMES, metadata_of
 from rerank_plugin.indexes import building
@@ -59,6 +60,8 @@ def _checked(document: Document) -> Document:
     """The document without inline markup, with its metadata normalized; an `InputError` if it is invalid."""
     if not isinstance(document, Document) or not all(isinstance(part, str) for part in document[:3]):
         raise InputError(f"a document is a record of id, title and abstract, which are texts; found {document!r:.80}")
+    if not isinstance(document.metadata, (Mapping, NoneType)):
+        raise InputError(f"document {document.id}: metadata are values by field name, not {document.metadata!r:.80}")
     metadata, unusable = metadata_of(document.metadata or {})
     if invalid := [*unusable, *((document.metadata or {}).keys() - NAMES)]:
         raise InputError(
@@ -66,7 +69,7 @@ def _checked(document: Document) -> Document:
             "authors, keywords, mesh, types and languages are lists of texts, retracted is true or false, url an http "
             "address, the others are texts"
         )
-    if document.id.split() != [document.id]:
-        raise InputError(f"the document id {document.id!r} is empty or holds white space, which a run file cannot hold")
+    if not is_id(document.id):
+        raise InputError(f"the document id {document.id!r} is empty, has white space, or begins with a byte order mark")
     title, abstract = without_markup(document.title), without_markup(document.abstract)
     return Document(document.id, title, abstract, metadata)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def ranked_hits(
 
 def listed(documents: Any) -> list[Any]:
     """The documents of a list, or the rows of a table of pandas or polars."""
-    if isinstance(documents, (str, bytes, Mapping)):
+    if isinstance(documents, (str, bytes, Mapping, NoneType)):
         raise InputError(f"documents to re-rank are a list, not one {type(documents).__name__}")
     if not hasattr(documents, "columns"):
         return list(documents)

@@ -74,6 +74,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(write, tmp_path):
         ('{"id": "4", "title": "\udce9"}', "bad JSON line"),  # a byte that is not UTF-8
         ('{"title": "no id"}', "missing id"),
         ('{"id": "6 6", "title": "x"}', "unusable id: '6 6'"),
+        (r'{"id": "\ufeff6", "title": "x"}', r"unusable id: '\ufeff6'"),
         ('{"id": 7.5, "title": "x"}', "unusable id: 7.5"),
         ('{"id": 1e17, "title": "x"}', "unusable id: 1e+17"),
         ('{"id": true, "title": "x"}', "unusable id: True"),

@@ -200,7 +200,11 @@ def state(folder):
         (lambda folder: updating.delete(folder, [document(n).id for n in range(8)]), "no document would be left"),
         (lambda folder: add(folder), "no document to index in tests"),
         (lambda folder: rp.update_index(folder, add=[Document("x", "t", "a", {"colour": "red"})]), "invalid metadata"),
-        (lambda folder: rp.update_index(folder, add=[Document("x y", "t", "a")]), "holds white space"),
+        (lambda folder: rp.update_index(folder, add=[Document("x y", "t", "a")]), "has white space"),
+        (lambda folder: rp.update_index(folder, add=[Document("\ufeffx", "t", "a")]), "byte order mark"),
+        (lambda folder: rp.update_index(folder, add=[Document("x", "t", "a", "Review")]), "metadata are values by"),
+        (lambda folder: rp.update_index(folder, delete="a0"), "ids to delete are a list of texts, not 'a0'"),
+        (lambda folder: rp.update_index(folder, delete=[0]), "ids to delete are a list of texts"),
         (lambda folder: rp.update_index(folder / "nowhere", merge=True), "no index at"),
     ],
 )

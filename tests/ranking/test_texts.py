@@ -168,6 +168,7 @@ def test_a_query_that_the_model_cannot_read_stays_in_first_stage_order(delta, ca
     "arguments, message",
     [
         ((3, TEXTS), "a query is a text, not int"),
+        ((QUERY, None), "documents to re-rank are a list, not one NoneType"),
         ((QUERY, "a text"), "documents to re-rank are a list, not one str"),
         ((QUERY, TEXTS[0]), "documents to re-rank are a list, not one dict"),
         ((QUERY, ["a", 3]), "document 1 of the list is of type int: without an index, documents are strings, or mapp"),

@@ -213,6 +213,7 @@ def test_filters_that_are_none(dated):
     with Searcher(dated) as searcher, Searcher(dated, first_stage="all") as unfiltered:
         for each, filter, message in (
             (searcher, "type:Review", "a filter is a Filter or a mapping, as .*, not str"),
+            (searcher, {5: "Review"}, "a filter is a mapping of fields to values, as .*, not {5: 'Review'}"),
             (searcher, {"type": []}, "each field a value or more"),
             (searcher, {"year": 20.15}, "the filter year has the value 20.15: expected a text"),
             (searcher, {"colour": "red"}, "unknown filter 'colour'; known: year"),
