@@ -229,10 +229,7 @@ def mcp_server(service: Service) -> MCPServer:
         with in_use() as snapshot:
             request = RerankRequest(query=query, documents=[*documents], top_n=top_n)
             answer = await rerank_api.rerank_documents(service, snapshot.text_reranker(model), request)
-            results = [ShortResult(index=one.index, relevance_score=one.relevance_score) for one in answer.results]
-            return _compact(
-                ShortRanking(model=answer.model, reranked=answer.reranked, results=results, notes=answer.notes)
-            )
+            return _compact(ShortRanking.model_validate(answer, from_attributes=True))
 
     @tool("Explain a rank")
     async def explain(
@@ -263,12 +260,10 @@ def _compact(answer: BaseModel) -> CallToolResult:
 
 
 def _short(found: SearchAnswer, fields: str | None) -> ShortAnswer:
-    hits = [
-        ShortHit(docid=hit.docid, rank=hit.rank, score=hit.score, doc=_once(hit.doc, fields))
-        for hit in found.candidates
-    ]
-    names = ShortAnswer.model_fields.keys() - {"candidates"}
-    return ShortAnswer(candidates=hits, **{name: getattr(found, name) for name in names})
+    short = ShortAnswer.model_validate(found, from_attributes=True)
+    for hit in short.candidates:
+        hit.doc = _once(hit.doc, fields)
+    return short
 
 
 def _fields(names: str | None) -> str | None:
