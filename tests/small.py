@@ -65,7 +65,7 @@ def word_vectors(words, dimension, seed):
 
 def delta(vectors, seed=0, **hyper_parameters):
     """Delta with random weights, biases that matter, and feature statistics that are not the neutral ones."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     model = Delta(DeltaConfig(**hyper_parameters), torch.from_numpy(vectors.matrix))
     with torch.no_grad():
         for layer in (*model.convolutions, *model.layers):

@@ -160,7 +160,7 @@ def configured(case, **more):
 
 def new(case, vectors, seed=1, **more):
     """A model as its constructor makes it, with neutral feature statistics."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     config, model_class = configured(case, **more), entry_of(case.model).load("module")
     if not model_class.has_word_vectors:
         return model_class(config).eval()
@@ -209,7 +209,7 @@ class OverDecoded:
 
 def scatter(model, seed):
     """Weights as large as the layers need to keep their signal: no dead ReLU, no tanh at its ends."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     raised = 0.2 if model.name in ("delta-classifier", "sevmos") else 0.0  # or ReLU kills half of a small network
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -18,7 +18,7 @@ def build_index(folder, documents=small.DOCUMENTS):
 
 def ktrel(vectors, seed=0, concept_vectors=None, concept_ids=None, **hyper_parameters):
     """KTRel, of words where nothing else is said: attention is not flat and normalizations are not the neutral ones."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     config = KtrelConfig(**{"parts": "words", "heads": 1, "feed_forward": 7, **hyper_parameters})
     concept_ids = concept_ids or [f"C{number}" for number in range(config.concepts)]
     vocabulary = ConceptVocabulary(concept_ids) if config.concepts else None
