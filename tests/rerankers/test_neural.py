@@ -129,8 +129,8 @@ def test_unknown_device(index, vectors, device):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"batch_size": 0}, "batch size 0"),
-        ({"batch_size": -1}, "batch size -1"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": -1}, "batch_size is -1"),
         ({"threads": 0}, "threads 0"),
         ({"precision": "int4"}, "int4"),
     ],
