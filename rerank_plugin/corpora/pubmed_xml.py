@@ -147,10 +147,10 @@ def _last_versions(
         for record in _records(path, broken.get(path), problems):
             if record.tag in DELETIONS:
                 for pmid in record.iter("PMID"):
-                    deletions.append((_number(_pmid(pmid)), _version(pmid, EVERY_VERSION), len(read)))
+                    deletions.append((number(_pmid(pmid)), _version(pmid, EVERY_VERSION), len(read)))
             else:
                 pmid = _citation(record).find("PMID")
-                read.append(_number(_pmid(pmid)))
+                read.append(number(_pmid(pmid)))
                 versions.append(_version(pmid, 1))
 
     for path in paths:
@@ -198,7 +198,7 @@ def pmids(path: Path) -> np.ndarray:
 
 def _version(pmid: Any, otherwise: int) -> int:
     """The version of a PMID element, at most `LAST_VERSION`."""
-    version = _number("" if pmid is None else pmid.get("Version", "").strip())
+    version = number("" if pmid is None else pmid.get("Version", "").strip())
     return min(version, LAST_VERSION) or otherwise
 
 
@@ -206,7 +206,8 @@ def _changed(path: Path) -> InputError:
     return InputError(f"{path}: the file changed while it was read: start again when it is complete")
 
 
-def _number(pmid: str) -> int:
+def number(pmid: str) -> int:
+    """A PMID as a number; 0 for another text, or one that is too long."""
     return int(pmid) if pmid.isascii() and pmid.isdigit() and len(pmid) < 10 else 0
 
 

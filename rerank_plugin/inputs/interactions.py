@@ -37,8 +37,9 @@ def cosine_matrix(vectors: Tensor, inputs: Inputs, precise: bool = False) -> Ten
     if precise:
         cosines = precise_cosines(vectors, inputs)  # [B, M, N]
     else:
-        documents = functional.normalize(vectors[inputs.documents], dim=2)  # [B, N, D]
-        queries = functional.normalize(vectors[inputs.queries], dim=2)  # [B, M, D]
+        # Unlike vectors[ids], whose gradient several threads add up in any order.
+        documents = functional.normalize(functional.embedding(inputs.documents, vectors), dim=2)  # [B, N, D]
+        queries = functional.normalize(functional.embedding(inputs.queries, vectors), dim=2)  # [B, M, D]
         cosines = torch.bmm(queries, documents.transpose(1, 2)) * _known(inputs)  # [B, M, N]
     cosines = torch.where(same_words(inputs), 1.0, cosines)
     return cosines * (inputs.query_mask[:, :, None] & inputs.document_mask[:, None, :])

@@ -32,7 +32,7 @@ from rerank_plugin.indexes.index_folder import APPLIED, Index
 from rerank_plugin.indexes.layout import DESCRIPTION
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.update_report import UpdateReport
-from rerank_plugin.pubmed.distribution import UPDATES, SourceFile, file_name
+from rerank_plugin.pubmed.distribution import BASELINE, UPDATES, SourceFile, file_name
 from rerank_plugin.pubmed.mirror import Mirror
 from rerank_plugin.pubmed.selection import Selection
 
@@ -97,8 +97,8 @@ def pending(files: Sequence[SourceFile], before: Applied | None) -> list[SourceF
     """
     of_release: dict[int, dict[int, SourceFile]] = {}
     for file in files:
-        of_release.setdefault(file.release, {})[file.number] = file
-    started = [release for release, numbers in of_release.items() if 1 in numbers]
+        of_release.setdefault(file.release, {}).setdefault(file.number, file)
+    started = [release for release, numbers in of_release.items() if 1 in numbers and numbers[1].folder == BASELINE]
     if before is None:
         order = {max(started): 1} if started else {}
     else:
@@ -222,7 +222,7 @@ def _absent(mirror: Mirror, files: Sequence[SourceFile], release: int, folder: s
     Raises:
         InputError: the mirror lacks a file of the release's baseline.
     """
-    of_release = {file.number: file for file in files if file.release == release}
+    of_release = {file.number: file for file in reversed(files) if file.release == release}
     first_update = min(file.number for file in of_release.values() if file.folder == UPDATES)
     if missing := sorted({*range(1, first_update)} - of_release.keys()):
         raise InputError(
@@ -234,7 +234,8 @@ def _absent(mirror: Mirror, files: Sequence[SourceFile], release: int, folder: s
     absent: list[Deletion] = []
     with closing(Index(folder)) as index:
         for rows in chunks(index.forward.live_rows, ROWS):
-            ids = [id for id in index.forward.ids.take(rows) if id.isascii() and id.isdigit()]
-            gone = np.isin(np.array(ids, np.uint64), pmids, invert=True)
+            ids = index.forward.ids.take(rows)
+            numbers = np.array(list(map(pubmed_xml.number, ids)), np.uint32)  # 0 for none
+            gone = (numbers > 0) & np.isin(numbers, pmids, invert=True)
             absent += [Deletion(ids[place]) for place in np.flatnonzero(gone).tolist()]
     return absent

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
+from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import ShapedConfig
 from rerank_plugin.models.checkpoint import Checkpoint, build_config, save_checkpoint
@@ -50,6 +51,21 @@ def test_every_parameter_has_a_gradient(case, index, vectors):
     idle = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.abs().max() > 1e-9]
     assert list(model.parameters()) and not [name for name in idle if not name.endswith(KEY_BIAS)]
     assert all(torch.isfinite(one.grad).all() for one in model.parameters())
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.sizes.get("trained_words")], ids=str)
+def test_gradients_of_trained_words_are_equal_to_the_bit(case, index, vectors):
+    """Threads add up what many words give to a vector, always in one order."""
+    model, threads, found = make(case, vectors), torch.get_num_threads(), []
+    inputs = Inputs.joined([inputs_of(opened(model, "module", index, vectors))] * 40)
+    torch.set_num_threads(4)
+    try:
+        for _ in range(4):
+            scores = model(inputs)  # [B]
+            found.append(torch.autograd.grad((scores * torch.linspace(-1, 2, len(scores))).sum(), model.vectors)[0])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, found[0]) for one in found)
 
 
 @every_path

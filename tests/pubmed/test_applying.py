@@ -212,7 +212,7 @@ def test_headings_stand_for_those_below_them(tmp_path):
 
 
 def numbered(*numbers):
-    return sorted(SourceFile(release, number, "baseline") for release, number in numbers)
+    return sorted(SourceFile(*(*number, "baseline")[:3]) for number in numbers)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +227,8 @@ def numbered(*numbers):
         ([(26, 4), (27, 1)], (26, 2), [(27, 1)], None),
         ([(26, 1), (27, 1)], None, [(27, 1)], None),
         ([(27, 2)], (26, 2), [], "pubmed27n0001.xml.gz"),
+        ([(27, 1, "updatefiles")], (26, 2), [], "pubmed27n0001.xml.gz"),  # a baseline begins a release
+        ([(27, 1), (27, 1, "updatefiles"), (27, 2)], (26, 2), [(27, 1), (27, 2)], None),
         ([(26, 1), (26, 2)], (26, 2), [], None),
     ],
 )

@@ -123,7 +123,7 @@ class ConvKnrm(FixedVectorModel[ConvKnrmConfig]):
 
     def ngrams(self, ids: Tensor, mask: Tensor, words: int) -> Ngrams:
         """The n-grams of ``words`` words (section 3.1), from ids int64 [B, L] and mask bool [B, L]."""
-        embedded = self.vectors[ids].transpose(1, 2)  # [B, D, L]
+        embedded = functional.embedding(ids, self.vectors).transpose(1, 2)  # [B, D, L]; its gradient has one order
         sums = self.convolutions[words - 1](functional.pad(embedded, (0, words - 1)))  # [B, F, L]
         vectors = functional.normalize(functional.relu(sums), dim=1).transpose(1, 2)  # [B, L, F]
         return Ngrams(vectors, all_of_window(mask, words), all_of_window(ids == 0, words))
