@@ -2,7 +2,8 @@
 
     python -m experiments.models --data data --work runs/models --output docs/models/README.md
 
-The work folder keeps indexes and MiniLM's vectors.
+The work folder keeps indexes and MiniLM's vectors. ``--only NAME`` measures one system, and puts its row into the page
+that is there, and its point into the plot.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rerank_plugin.base.progress import progress
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import documents, queries_and_judgments
 from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.evaluation.significance import Comparison, paired_t_test
+from rerank_plugin.evaluation.significance import paired_t_test
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.files.plots import panels
 from rerank_plugin.files.tables import markdown
@@ -123,32 +124,37 @@ class Row(NamedTuple):
     by_query: list[dict[str, dict[str, float]]]  # by measure
 
 
-def measure(data: Path, work: Path) -> list[Row]:
-    """All systems on the test queries of all collections."""
+def measure(data: Path, work: Path, systems: list[System]) -> list[Row]:
+    """Systems on the test queries of all collections; the first is the baseline."""
     rows: dict[str, Row] = {}
     for folder in COLLECTIONS.values():
         spec, index_folder = f"{data / folder}:test", work / folder
         if not index_folder.is_dir():
             rp.build_index(str(data / folder), index_folder)
         index = rp.Index(index_folder)
-        for encoder in (IndexEncoder(index.forward, "ktrel").adapted(), IndexEncoder(index.forward, "minilm")):
+        encoders = [IndexEncoder(index.forward, "ktrel").adapted()]
+        if "minilm" in repr(systems):
+            encoders.append(IndexEncoder(index.forward, "minilm"))
+        for encoder in encoders:
             if encoder.store() is None:
                 encoder.encode(progress=lambda rows: progress(rows, f"encoding {folder}", "documents", len(index)))
         queries, judgments = queries_and_judgments(spec)
         runs, times = {}, {}
-        for system in SYSTEMS:
+        for system in systems:
             depth = RERANKED if system.reranker else DEPTH
             runs[system.name] = rp.rank_many(index, queries, system.reranker, system.first_stage, depth)
             times[system.name] = latency(index, system, queries)
-        measured = rp.evaluate_runs(judgments, runs, MEASURES, baseline=BASELINE, per_query=True)
+        measured = rp.evaluate_runs(judgments, runs, MEASURES, per_query=True)
+        of_baseline = list(measured["per_query"][BASELINE]["nDCG@10"].values())
         for name, values in measured["runs"].items():
             row = rows.setdefault(name, Row(name, [], [], [], [], []))
             row.by_query.append(measured["per_query"][name])
             row.ndcg.append(values["nDCG@10"])
             row.ap.append(values["AP"])
             row.milliseconds.append(times[name])
-            test = measured["tests"]["runs"].get(name, {}).get("nDCG@10")
-            row.signs.append(Comparison(**test).mark(0.05) if test else "")
+            test = paired_t_test(list(measured["per_query"][name]["nDCG@10"].values()), of_baseline)
+            test = test._replace(p=min(1.0, test.p * (len(SYSTEMS) - 1)))  # those of the page, if measured or not
+            row.signs.append("" if name == BASELINE else test.mark(0.05))
     return list(rows.values())
 
 
@@ -177,12 +183,16 @@ def against_each_other(rows: list[Row]) -> list[list[str]]:
     return table
 
 
+def cells(row: Row) -> list[str]:
+    """The row of the table."""
+    measures = [(f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}") for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap)]
+    return [row.name, f"{np.mean(row.milliseconds):.1f}", *(cell for pair in measures for cell in pair)]
+
+
 def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str:
     """The page in Markdown; ``candidates`` is the time in seconds of MiniLM's encoding of 500 documents."""
     table = [["", "ms", *(cell for name in COLLECTIONS for cell in (f"{name}: nDCG@10", "AP"))]]
-    for row in rows:
-        measures = [(f"{ndcg:.4f} {sign}".strip(), f"{ap:.4f}") for ndcg, sign, ap in zip(row.ndcg, row.signs, row.ap)]
-        table.append([row.name, f"{np.mean(row.milliseconds):.1f}", *(cell for pair in measures for cell in pair)])
+    table += map(cells, rows)
     table.append(["500 documents through MiniLM", f"{1000 * candidates:,.0f}", *[""] * (2 * len(COLLECTIONS))])
     made = f"Made by `{command}` on {machine.cpu_model()}, {available_threads()} threads."
     image = f"![Mean nDCG@10 against milliseconds a query]({picture.name})"
@@ -191,12 +201,27 @@ def page(rows: list[Row], candidates: float, command: str, picture: Path) -> str
     return "\n\n".join([TITLE, INTRODUCTION, GOOD_FOR, *gains]) + "\n"
 
 
-def draw(rows: list[Row], path: Path) -> None:
+def tabled(page: str) -> dict[str, list[str]]:
+    """The rows of a page's table, by system."""
+    names, width = {system.name for system in SYSTEMS}, 2 + 2 * len(COLLECTIONS)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    return {row[0]: row for row in rows if row[0] in names and len(row) == width}
+
+
+def with_row(page: str, row: list[str]) -> str:
+    """The page with a row in place of that of its system."""
+    lines = page.splitlines()
+    lines[lines.index(f"| {' | '.join(tabled(page)[row[0]])} |")] = f"| {' | '.join(row)} |"
+    return "\n".join(lines) + "\n"
+
+
+def draw(rows: dict[str, list[str]], path: Path) -> None:
     """Plot mean nDCG@10 over the collections against milliseconds per query, with names beside the points."""
     with panels(path, 1, 1, height=5.6, overwrite=True) as axes:
         (axis,) = axes[0]
         axis.set_xscale("log")
-        points = [(row.name, np.mean(row.milliseconds), np.mean(row.ndcg)) for row in rows]
+        measured = {name: [float(cell.split()[0]) for cell in row[1:]] for name, row in rows.items()}
+        points = [(name, row[0], np.mean(row[1::2])) for name, row in measured.items()]
         for name, x, y in points:
             axis.plot(x, y, "o", color="tab:red" if "MiniLM" in name else "tab:blue")
         axis.set_xticks([0.5, 1, 2, 5, 10, 20, 50], labels=["0.5", "1", "2", "5", "10", "20", "50"])
@@ -232,13 +257,20 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the collections (experiments/README.md)")
     parser.add_argument("--work", type=Path, required=True, help="folder that keeps indexes and vectors")
     parser.add_argument("--output", type=Path, required=True, help="page to write, with its plot beside it")
+    by_name = {system.name: system for system in SYSTEMS}
+    parser.add_argument("--only", choices=list(by_name)[1:], help="measure this system; the page has the others")
     options = parser.parse_args(argv)
-    rows = measure(options.data, options.work)
     picture = options.output.with_name("models.png")
-    command = f"python -m experiments.models --data data --work {options.work} --output {options.output}"
+    if options.only:
+        measured = measure(options.data, options.work, [SYSTEMS[0], by_name[options.only]])
+        text = with_row(options.output.read_text(), cells(measured[1]))
+    else:
+        rows = measure(options.data, options.work, SYSTEMS)
+        command = f"python -m experiments.models --data data --work {options.work} --output {options.output}"
+        text = page(rows, _seconds_of_candidates(options), command, picture)
     with replacing(options.output, PAGE, overwrite=True) as file:
-        file.write(page(rows, _seconds_of_candidates(options), command, picture).encode())
-    draw(rows, picture)
+        file.write(text.encode())
+    draw(tabled(text), picture)
 
 
 def _seconds_of_candidates(options) -> float:

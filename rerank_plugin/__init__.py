@@ -30,6 +30,7 @@ _PUBLIC = {  # as in __init__.pyi, which type checkers read
     "rank": "rerank_plugin.ranking.ranked_lists",
     "rank_many": "rerank_plugin.ranking.ranked_lists",
     "read_run": "rerank_plugin.files.runs",
+    "recommended": "rerank_plugin.ranking.recommended",
     "train_model": "rerank_plugin.training.train_model",
     "update_index": "rerank_plugin.encoding.updates",
     "write_run": "rerank_plugin.files.runs",

@@ -13,6 +13,7 @@ from rerank_plugin.ranking.explanation import Explanation as Explanation
 from rerank_plugin.ranking.hits import Hit as Hit
 from rerank_plugin.ranking.ranked_lists import rank as rank
 from rerank_plugin.ranking.ranked_lists import rank_many as rank_many
+from rerank_plugin.ranking.recommended import recommended as recommended
 from rerank_plugin.ranking.reranker import RankedText as RankedText
 from rerank_plugin.ranking.reranker import Reranker as Reranker
 from rerank_plugin.ranking.searcher import Searcher as Searcher

@@ -97,6 +97,11 @@ def _reranker_help() -> str:
 
 
 def _add_candidate_options(add: Callable[..., Any]) -> None:
+    recommended = (
+        "rank as is recommended without judgments: hybrid, then delta+0.5, if the index is encoded by ktrel, otherwise "
+        "bm25, then delta; instead of --first-stage and --reranker"
+    )
+    add("--recommended", action="store_true", help=recommended)
     filter = (
         "search only documents with this metadata: year:2015-2020, type:Review, journal, author, mesh, language or "
         "retracted:no; may be repeated: all fields must match, each by any of its values"
@@ -142,6 +147,8 @@ def main(argv: list[str] | None = None) -> None:
         print("\n".join(known_names()))
         return
     _check(parser, options)
+    if options.recommended:
+        _set_recommended(options)
     if options.query is not None:
         search_one(options)
     elif options.run and options.run.is_dir():
@@ -182,6 +189,10 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("--partial-answers is for --query: a run has all documents, or fails")
     if options.run and not (options.reranker or options.judged_only):
         parser.error("--run needs --reranker or --judged-only")
+    if options.recommended and (options.reranker or options.run or options.fuse or options.first_stage != "bm25"):
+        parser.error(
+            "--recommended names first stage and reranker: it takes no --first-stage, --fuse, --reranker, --run"
+        )
     by_id = entry_of(options.first_stage).needs_query_id
     if options.query is not None and (by_id or options.judged_only):
         parser.error("--query has no judgments and no run: give --queries, whose ids are looked up")
@@ -195,6 +206,14 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
     if options.run and options.fuse:
         parser.error("--fuse is for searches: to fuse a run, give --first-stage run:RUN instead of --run")
     parser.check_counts(options, "depth", "show", "threads", "queries_at_once")
+
+
+def _set_recommended(options: Namespace) -> None:
+    """Set the first stage and the reranker of ``--recommended``."""
+    from rerank_plugin.ranking.recommended import recommended
+
+    options.first_stage, reranker = recommended(_place(options))
+    options.reranker = [] if options.sort == "date" else [reranker]
 
 
 def _first_stage_config(options: Namespace) -> FirstStageConfig:

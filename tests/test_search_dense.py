@@ -11,6 +11,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.ranking.recommended import recommended
 from rerank_plugin.retrieval.register import known_forms
 from tests.test_startup import imported
 
@@ -196,3 +197,20 @@ def test_judged_queries_as_a_first_stage(folder, capsys):
     assert "q2" not in fused and {*judged["q1"].doc_ids} <= {*fused["q1"].doc_ids}
     with pytest.raises(commandline.InputError, match="exists already.*overwrite"):
         index.main([*encode, "--judged", "sample:train"])
+
+
+def test_the_recommended_ranking(folder, caplog):
+    """It is that of a pipeline that is named, by whether the index is encoded; it warns of nothing."""
+    assert recommended(folder / "index") == ("bm25", "delta")
+    named = searched(folder, "named.run", "--reranker", "delta", "--depth", "30")
+    assert scores(searched(folder, "recommended.run", "--recommended", "--depth", "30")) == scores(named)
+    index.main(f"--encode ktrel --index {folder}/index".split())
+    named = searched(folder, "named.run", "--first-stage", "hybrid", "--reranker", "delta+0.5", "--depth", "30")
+    assert scores(searched(folder, "recommended.run", "--recommended", "--depth", "30")) == scores(named)
+    assert "trained on those" not in caplog.text
+    with pytest.raises(SystemExit):
+        searched(folder, "refused.run", "--recommended", "--reranker", "delta")
+
+
+def scores(run):
+    return {query: dict(zip(ranked.doc_ids, ranked.scores.tolist())) for query, ranked in run.items()}

@@ -30,8 +30,8 @@ class Answer(NamedTuple):
 
 
 def search_path(index: str, query: str) -> str:
-    """The path of a request that searches an index."""
-    return f"/v1/{index}/search?{urlencode({'query': query})}"
+    """The path of a request that searches an index by BM25, and by the service's first reranker."""
+    return f"/v1/{index}/search?{urlencode({'query': query, 'first_stage': 'bm25'})}"
 
 
 class Connections:

@@ -184,6 +184,13 @@ class InputBuilder:
         places = [place for place, term in enumerate(terms.terms) if term not in self.left_out]
         return np.array(places or range(len(terms.terms)), np.int64)
 
+    def without_left_out(self, terms: IndexQuery) -> IndexQuery:
+        """The query's words that its lexical features read: all but the left-out ones, however many."""
+        if not self.left_out:
+            return terms
+        places = self.places_read(terms)
+        return terms._replace(terms=[terms.terms[place] for place in places.tolist()], ids=terms.ids[places])
+
     def documents(self, candidates: Candidates) -> DocumentWords:
         """The candidates' first N words, and their first concepts."""
         tokens, mask = candidates.padded_tokens(self.document_words)
@@ -198,7 +205,9 @@ class InputBuilder:
         started = perf_counter()
         columns = np.zeros((len(candidates), len(self.feature_names)), np.float32)
         if self.lexical_names:
-            columns[:, np.invert(self.is_vector_feature)] = lexical_features(self.lexical_names, query, candidates)
+            columns[:, np.invert(self.is_vector_feature)] = lexical_features(
+                self.lexical_names, self.without_left_out(query), candidates
+            )
         if self.vector_features is not None:
             columns[:, self.is_vector_feature] = self.vector_features(self, self.query(query), candidates)
         self.feature_seconds += perf_counter() - started

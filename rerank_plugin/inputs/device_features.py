@@ -20,7 +20,7 @@ from rerank_plugin.indexes.device_tokens import DeviceTokens
 from rerank_plugin.indexes.forward import IndexQuery, idf
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.lexical_features import COSINE, FIRST_STAGE, FIRST_STAGE_SHARE, LISTWISE, VECTOR_NAMES
-from rerank_plugin.inputs.matches import BM25_B, BM25_K1
+from rerank_plugin.inputs.matches import BM25_B, BM25_K1, SHARE_B, SHARE_K1
 from rerank_plugin.inputs.vector_features import SMALLEST, TEXT_WORDS
 from rerank_plugin.kernels import word_loops
 
@@ -58,7 +58,7 @@ class DeviceFeatures:
         """What the measures read of the queries of tasks, [Q, ...] each."""
         if not self.measured:
             return {}
-        queries = [self._distinct(task.terms) for task in tasks]
+        queries = [self._distinct(self.builder.without_left_out(task.terms)) for task in tasks]
         most = [max(len(lists[part]) for lists in queries) for part in (0, 2)]
         words, bigrams = (max(1, -(-count // STEP)) * STEP for count in most)
         distinct, repeats = np.full((len(tasks), words), NO_WORD), np.zeros((len(tasks), words))
@@ -77,7 +77,7 @@ class DeviceFeatures:
             return idf(counts.ravel(), index.documents).reshape(counts.shape) * asked
 
         arrays = {"distinct": distinct, "weights idf": weights("text"), "bigrams": pairs}
-        for field in {field for measure, field in self.measured if measure == "bm25"}:
+        for field in {field for measure, field in self.measured if measure in ("bm25", "bm25_share")}:
             arrays[f"weights {field}"] = weights(field) * repeats
         sizes = [asked.sum(axis=1), [len(places) for _, _, places in queries], arrays["weights idf"].sum(axis=1)]
         return arrays | {"counted": np.array(sizes, np.float64).T}
@@ -204,11 +204,16 @@ class DeviceFeatures:
             elif measure == "idf_jaccard":
                 union = weight + static[f"mass {field}"][rows.clamp_min(0)] - mass
                 value = torch.where(union > 0, mass / union, 0.0)
-            elif measure == "bm25":
+            elif measure in ("bm25", "bm25_share"):
+                k1, b = (BM25_K1, BM25_B) if measure == "bm25" else (SHARE_K1, SHARE_B)
                 mean = self.builder.index.mean_lengths[field] or 1.0
-                norms = BM25_K1 * (1 - BM25_B + BM25_B * field_lengths[field].double() / mean)  # [n]
-                share = counts[field] * (BM25_K1 + 1) / (counts[field] + norms[:, None])  # [n, U]
-                value = (share * arrays[f"weights {field}"][query]).sum(dim=1)
+                norms = k1 * (1 - b + b * field_lengths[field].double() / mean)  # [n]
+                share = counts[field] * (k1 + 1) / (counts[field] + norms[:, None])  # [n, U]
+                word_weights = arrays[f"weights {field}"][query]  # [n, U]
+                value = (share * word_weights).sum(dim=1)
+                if measure == "bm25_share":
+                    most = (k1 + 1) * word_weights.sum(dim=1)  # [n]
+                    value = value / torch.where(most > 0, most, 1.0)
             else:
                 value = self._bigrams(arrays["bigrams"][query], terms, in_title, field) / pairs.clamp_min(1)
             found[f"{measure}_{field}"] = value

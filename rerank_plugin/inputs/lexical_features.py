@@ -18,7 +18,9 @@ Choices that the paper leaves open: IDF is ``ln(1 + (R - df + 0.5) / (df + 0.5))
 BM25 over the field; a query word that no document contains has df 0 and counts in every denominator; BM25 counts
 repeated query words; a feature whose denominator is zero is 0.
 
-Two more features are not in the paper. ``first_stage`` is the candidate's first-stage score. It adds evidence that the
+Three more features are not in the paper. ``bm25_share_text`` is BM25 of the text, with the first stage's k1 = 0.9 and
+b = 0.4, divided by the most that any text can have for the query: from 0 to 1, for any query, collection and list of
+candidates. ``first_stage`` is the candidate's first-stage score. It adds evidence that the
 features above lack, such as stems; a model trained with it needs the same first stage. ``first_stage_share`` is that
 score divided by the highest among the query's candidates (0 unless the highest is positive), which is comparable
 between collections and between queries of any length.
@@ -46,13 +48,15 @@ MEASURES = {  # with their descriptions
     "bm25": "BM25",
 }
 PAPER_NAMES = tuple(f"{measure}_{field}" for measure in MEASURES for field in FIELDS)
+BM25_SHARE = "bm25_share_text"
 FIRST_STAGE, FIRST_STAGE_SHARE = "first_stage", "first_stage_share"
 COSINE, MATCHES = "vector_cosine", "vector_matches"
 VECTOR_NAMES = (COSINE, MATCHES)
 SCORE_BEFORE = "score_before"  # of a cascade's sums; no model reads it
-LEXICAL_NAMES = (*PAPER_NAMES, FIRST_STAGE, FIRST_STAGE_SHARE)
+LEXICAL_NAMES = (*PAPER_NAMES, BM25_SHARE, FIRST_STAGE, FIRST_STAGE_SHARE)
 NAMES = (*LEXICAL_NAMES, *VECTOR_NAMES)
 OTHER_DESCRIPTIONS = {
+    BM25_SHARE: "BM25 in the text, as a share of the most for this query",
     FIRST_STAGE: "the first stage's score",
     FIRST_STAGE_SHARE: "the first stage's score, as a share of its best",
     SCORE_BEFORE: "the score before re-ranking, from 0 to 1",
@@ -88,7 +92,7 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 def frequency_fields(names: Sequence[str]) -> set[str]:
     """The fields whose document frequencies the named features read, and ``text``, whose IDF weights words."""
-    return {"text", *(name.removeprefix("bm25_") for name in names if name.startswith("bm25_"))}
+    return {"text", *(name.rpartition("_")[2] for name in names if name.startswith("bm25_"))}
 
 
 def lexical_features(names: Sequence[str], query: IndexQuery, candidates: Candidates) -> np.ndarray:

@@ -16,6 +16,7 @@ from rerank_plugin.indexes.forward import FIELDS, IndexQuery, idf
 from rerank_plugin.kernels import word_loops
 
 BM25_K1, BM25_B = 2.0, 0.75  # [D18] 4.3.1
+SHARE_K1, SHARE_B = 0.9, 0.4  # those of the first stage
 PARTS = {"title": (0, 1), "abstract": (1, 2), "text": (0, 2)}  # start and stop in the fields of Matches.counts
 
 
@@ -104,6 +105,12 @@ class WordMatches:
         norms = k1 * (1 - b + b * lengths / mean)
         weights = idf(self._frequencies(field), self.index.documents) * self.repeats
         return word_loops.saturated_counts(self.counts, *PARTS[field], norms, weights, k1)
+
+    def bm25_share(self, field: str) -> np.ndarray:
+        """BM25 divided by its upper bound for the query, 0 to 1; words that no document has count in the bound."""
+        weights = idf(self._frequencies(field), self.index.documents) * self.repeats
+        most = (SHARE_K1 + 1) * sum(weights.tolist())
+        return self.bm25(field, SHARE_K1, SHARE_B) / (most or 1.0)
 
     def bigram_overlap(self, field: str) -> np.ndarray:
         """[D18] 4.2.2 (2), (10), (15); in the text, which is one sequence, a bigram may span title and abstract."""

@@ -13,7 +13,7 @@ from rerank_plugin.inputs.concept_reader import ConceptReader
 from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import C
-from rerank_plugin.text.stop_words import STOP_WORDS
+from rerank_plugin.text.stop_words import LEFT_OUT
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import EmbeddingTable
 
@@ -53,7 +53,7 @@ class Reader(Generic[C]):
             InputError: the index was tokenized differently, or holds no concepts that the model knows.
         """
         config = self.config
-        left_out = STOP_WORDS if config.query_stopwords == "remove" else frozenset()
+        left_out = LEFT_OUT[config.query_stopwords]
         return InputBuilder(
             index, vocabulary, config.document_words, config.query_words, config.lexical_features, left_out,
             self._concept_reader(index), config.reads_words, self._vector_features(),

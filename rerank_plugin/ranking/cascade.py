@@ -113,6 +113,7 @@ class Cascade(Scorer):
         self.scorers = [stage.scorer for stage in self.stages]
         passage_words = [scorer.passage_words for scorer in self.scorers if scorer.passage_words is not None]
         self.passage_words = min(passage_words, default=None)
+        self.adds_before = any(stage.before for stage in self.stages)
         self.trained_after = next((scorer.trained_after for scorer in self.scorers if scorer.trained_after), None)
 
     @property

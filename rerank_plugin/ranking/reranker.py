@@ -380,7 +380,7 @@ class _LockedScorer(rerankers.Scorer):
 
     def __init__(self, scorer: rerankers.Scorer):
         self.scorer, self.name, self.listwise, self.lock = scorer, scorer.name, scorer.listwise, Lock()
-        self.trained_after = scorer.trained_after
+        self.trained_after, self.adds_before = scorer.trained_after, scorer.adds_before
 
     def score(self, query: Query, candidates: Candidates) -> npt.NDArray[np.float32]:
         return self.score_many([query], [candidates])[0]

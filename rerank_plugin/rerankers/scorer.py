@@ -47,11 +47,13 @@ class Scorer(ABC):
         scores_together: whether :meth:`score_many` is faster than one call of :meth:`score` for each query.
         feature_seconds: seconds spent on computing features so far; 0 if not measured.
         trained_after: the first stage whose scores the reranker was trained on; None if it reads none, or is untrained.
+        adds_before: whether it adds the score before to its own, so that it may follow any first stage.
     """
 
     name: str
     listwise: bool = False
     trained_after: str | None = None
+    adds_before: bool = False
     passage_words: int | None = None
     feature_seconds: float = 0.0
     scores_together: ClassVar[bool] = False
@@ -104,8 +106,8 @@ class Scorer(ABC):
 
 
 def warn_first_stage_mismatch(scorer: CandidateScorer, first_stage: str) -> None:
-    """Log a warning if a scorer reads first-stage scores and was trained on those of another first stage."""
-    if isinstance(scorer, Scorer) and scorer.trained_after not in (None, first_stage):
+    """Log a warning if a scorer reads first-stage scores and was trained on others; not of one that adds them."""
+    if isinstance(scorer, Scorer) and not scorer.adds_before and scorer.trained_after not in (None, first_stage):
         log.warning(
             "%s reads the scores of the first stage and was trained on those of %s: evaluate it after %s",
             scorer.name, scorer.trained_after, first_stage,

@@ -38,7 +38,7 @@ KINDS = (FLAT, IVF)
 TORCH = "torch"
 ENGINES = (TORCH, FAISS, CAGRA)
 MORE = 64  # documents fetched beyond the depth at first
-NONE = np.zeros(0, np.int64)  # rows
+NONE: np.ndarray = np.zeros(0, np.int64)  # rows
 ROWS_AT_ONCE = 10_000  # whose vectors are decoded together
 
 

@@ -80,8 +80,7 @@ async def explain(request: Request, index: str, parameters: Annotated[ExplainPar
 async def explain_document(service: Service, index: ServedIndex, parameters: ExplainParameters) -> ExplainAnswer:
     """The answer; a `RequestError` if the document is not a candidate, or a parameter is invalid."""
     service.check_text(parameters.query, "query")
-    stage = parameters.first_stage or service.config.first_stage_name
-    name = parameters.reranker or service.default_reranker
+    stage, name = index.ranked_by(parameters.first_stage, parameters.reranker)
     served = index.reranker(name)  # an unknown name is refused before the query waits
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None

@@ -47,6 +47,7 @@ from rerank_plugin.service.state import Service, get_service
 router = APIRouter(prefix="/v1", tags=["search"])
 T = TypeVar("T")
 Rearranged = Callable[["Search", Ranking], Ranking] | None
+OF_WORDS = ("k1", "b", "field")  # settings that the recommended first stage does not take
 ERRORS = error_responses(400, 401, 404, 429, 503)
 
 
@@ -126,7 +127,7 @@ def describe_indexes(service: Service, snapshot: Snapshot) -> IndexesAnswer:
             name=name, documents=len(served.index), first_stages=list(served.pipelines),
             rerankers=list(served.rerankers),
             summaries={reranker: summary_of(service.config.rerankers[reranker]) for reranker in served.rerankers},
-            recommended=Recommended(**served.recommended), fields=served.fields,
+            recommended=Recommended(**served.recommended._asdict()), fields=served.fields,
             suggestions=served.suggestions, default=name == first,
         )
         for name, served in snapshot.indexes.items()
@@ -159,8 +160,8 @@ def searches(
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
     queries = [records.Query(text, text, document_filter) for text in map(parameters.text, parameters.query)]
-    stage = parameters.first_stage or service.config.first_stage_name
-    reranker = parameters.reranker or service.default_reranker
+    of_words = any(getattr(parameters, name) is not None for name in OF_WORDS)
+    stage, reranker = index.ranked_by(parameters.first_stage, parameters.reranker, of_words)
     if parameters.sort == "date":
         index.reranker(reranker)  # an unknown name is refused
         reranker = NO_RERANKER

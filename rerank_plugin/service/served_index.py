@@ -30,6 +30,7 @@ from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, rank, rank_together
 from rerank_plugin.ranking.reading import Reading, read
+from rerank_plugin.ranking.recommended import ENCODED, Recommended
 from rerank_plugin.ranking.reranker import RankedText, Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.ranking.stored_documents import StoredDocument, StoredDocuments
@@ -244,14 +245,27 @@ class ServedIndex:
         return explain(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))
 
     @property
-    def recommended(self) -> dict[str, str]:
-        """The first stage and the reranker to read by: hybrid, and no bundled reranker, which does not improve it
-        (docs/models/README.md); without encodings those of the service."""
+    def recommended(self) -> Recommended:
+        """The ranking of requests that name neither first stage nor reranker.
+
+        It is :mod:`rerank_plugin.ranking.recommended` where the index is encoded, with the service's first reranker
+        instead, if that is not a bundled one; otherwise the service's first stage and first reranker.
+        """
+        served = self.config.rerankers
         first = self.config.default_reranker
         if HYBRID not in self.pipelines or self.config.first_stage != BM25:
-            return {"first_stage": self.config.first_stage_name, "reranker": first}
-        bundled = self.config.rerankers.get(first) in (None, *register.names())
-        return {"first_stage": HYBRID, "reranker": NO_RERANKER if bundled else first}
+            return Recommended(self.config.first_stage_name, first)
+        if served.get(first) not in (None, *register.names()):
+            return Recommended(HYBRID, first)
+        bundled, _, weight = ENCODED.reranker.partition("+")
+        names = [f"{name}+{weight}" for name, spec in served.items() if spec == bundled]
+        return Recommended(HYBRID, next(iter(names), NO_RERANKER))
+
+    def ranked_by(self, first_stage: str | None, reranker: str | None, of_words: bool = False) -> Recommended:
+        """The first stage and the reranker of a request that may name them, or may have settings of BM25."""
+        if first_stage is reranker is None and not of_words:
+            return self.recommended
+        return Recommended(first_stage or self.config.first_stage_name, reranker or self.config.default_reranker)
 
     @property
     def fields(self) -> list[str]:

@@ -43,7 +43,7 @@ async def by_turns(writer, number):
 def test_statuses_and_late_answers_are_told_apart_and_connections_kept():
     answers, opened, requests = answers_of(by_turns, partial(http_clients.closed_loop, clients=1, seconds=0.05))
     assert [(answer.status, answer.late) for answer in answers[:4]] == [(429, False), (200, True)] * 2
-    assert requests[:3] == ["/v1/one/search?query=a+b", "/v1/one/search?query=c", "/v1/one/search?query=a+b"]
+    assert requests[:3] == [f"/v1/one/search?query={query}&first_stage=bm25" for query in ("a+b", "c", "a+b")]
     assert opened == 1
 
 

@@ -198,6 +198,21 @@ def test_the_first_stage_s_score_and_its_share_of_the_highest(by_hand, scores, s
     np.testing.assert_allclose(features, np.reshape([scores, shares], (2, -1)).T, rtol=1e-6)
 
 
+def test_the_share_of_the_most_bm25_is_of_the_document_alone(by_hand):
+    """By hand, k1 = 0.9, b = 0.4, the query 'red meat tofu red': the most is 1.9 (2 idf red + idf meat + idf tofu).
+
+    Of document 0: norms 0.9 (0.6 + 0.4 * 5 / 3) = 1.14; red 2 * 0.693147 * 1.9 / 2.14, meat 1.203973 * 3.8 / 3.14.
+    Of document 2: norms 0.9 (0.6 + 0.4 * 2 / 3) = 0.78; red 2 * 0.693147 * 1.9 / 1.78.
+    """
+    query, most = by_hand.query("red meat tofu red"), 1.9 * (2 * 0.693147 + 1.203973 + 2.302585)
+    expected = [(1.386294 * 1.9 / 2.14 + 1.203973 * 3.8 / 3.14) / most, 1.386294 * 1.9 / 1.78 / most]
+    shares = [lexical_features(["bm25_share_text"], query, small.candidates(by_hand, [row]))[0, 0] for row in (0, 2)]
+    assert shares == pytest.approx(expected, abs=2e-6)
+    candidates = small.candidates(by_hand, [2, 1, 0])
+    assert lexical_features(["bm25_share_text"], query, candidates)[::-2, 0].tolist() == shares
+    assert not lexical_features(["bm25_share_text"], by_hand.query(""), candidates).any()
+
+
 def test_names_are_checked():
     with pytest.raises(InputError, match="'nonsense'; known: overlap_title") as raised:
         check_names(["bm25_title", "nonsense"])

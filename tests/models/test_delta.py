@@ -6,10 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import NAMES
 from rerank_plugin.models.delta.model import Delta, DeltaConfig
 from rerank_plugin.models.delta_stage import delta_stage
+from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small
@@ -124,3 +126,21 @@ def test_words_are_their_vectors(tmp_path):
     vectors = [[2, 1], [1, -2], [1, -2], [0, 0]]
     actual = agreed(tmp_path, vectors, ["w1 x w1", "w2 y w1", "x w2", "w3", "w3 w3 w3", ""], "w3 w2 y")
     assert actual[0] == actual[1] and len(set(actual.tolist())) == 5
+
+
+def test_a_pointwise_delta_that_pays_no_function_words(index, vectors):
+    """The score of a document is the same alone, in any list and after any first stage, and function words change none,
+    in no feature, however many there are."""
+    values = {"query_stopwords": "function", "lexical_features": ("bm25_share_text", "vector_matches")}
+    model = small.delta(vectors, query_words=2, **values)
+    reranker = NeuralReranker(model, vectors.vocabulary, index)
+    query = Query("q", "what should I do about the risk of stroke")
+    candidates = small.candidates(index)
+    scores = reranker.score(query, candidates)
+    alone = small.candidates(index, candidates.rows[3:4], np.array([-7], np.float32))
+    assert not reranker.listwise and reranker.score(query, alone).tolist() == scores[3:4].tolist()
+    assert reranker.score(Query("q", "risk stroke"), candidates).tolist() == scores.tolist()
+    keeping = NeuralReranker(small.delta(vectors, **{**values, "query_stopwords": "keep"}), vectors.vocabulary, index)
+    assert np.abs(keeping.score(query, candidates) - scores).max() > 1e-4
+    with pytest.raises(InputError, match="unknown query_stopwords 'all'; known: keep, remove, function"):
+        DeltaConfig(query_stopwords="all")

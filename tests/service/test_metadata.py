@@ -43,6 +43,7 @@ def test_filters_are_joined_by_or_within_a_field_and_by_and_between_fields(servi
     assert get(service, query="statins", filter="journal:x")["field"] == "filter"
     (index,) = service.get("/v1/indexes").json()["indexes"]
     assert index["fields"] == ["year", "type"] and "hybrid" in index["first_stages"]
+    assert index["recommended"] == {"first_stage": "hybrid", "reranker": "none"}  # delta is not served
 
 
 def test_sorting_by_date_puts_the_newest_first(service):
@@ -91,7 +92,7 @@ def test_all_documents_of_a_search_are_exported_in_its_order(service):
     answer = service.post("/v1/dated/export", json={"search": search, "format": "json"})
     found = [document["id"] for document in answer.json()]
     assert found == ids(get(service, **search)) and len(found) == 3
-    for body in ({"search": {"query": ["zzyzx"]}}, {}, {"docids": ["a"], "search": search}):
+    for body in ({"search": {"query": ["zzyzx"], "first_stage": "bm25"}}, {}, {"docids": ["a"], "search": search}):
         refused = service.post("/v1/dated/export", json=body)
         assert refused.status_code == 422 and refused.json()["field"] in ("search", "docids")
 

@@ -34,7 +34,8 @@ def texts(page, selector):
 
 def test_the_list_is_the_recommended_ranking_in_pages(page, address):
     search(page, address, "?query=lower+cholesterol&hits=10")
-    answer = answer_of(address, "search", query="lower cholesterol", first_stage="hybrid", reranker="none", hits=100)
+    answer = answer_of(address, "search", query="lower cholesterol", hits=100)
+    assert (answer["first_stage"], answer["reranker"], answer["reranked"]) == ("hybrid", "delta+0.5", True)
     ids = [hit["docid"] for hit in answer["candidates"]]
     assert documents(page) == ids[:10] and page.title() == "lower cholesterol · rerank_plugin"
     page.wait_for_selector("#any-word:not(:empty)")
@@ -103,8 +104,10 @@ def test_a_document_is_read_with_its_words_marked_and_leaves_no_entry_in_the_his
     page.wait_for_selector(".sentence")
     assert page.text_content(".sentence") in ("The title has “statins”.", "The abstract has “statins”.")
     page.wait_for_selector("[data-similar]")
-    page.locator("[data-similar]").first.click()
-    page.wait_for_function(f"!document.querySelector('[data-similar]')?.href.includes('doc={ids[1]}')")
+    similar = page.locator("[data-similar]").first
+    opened = similar.get_attribute("data-similar")
+    similar.click()
+    wait_for_address(page, "doc", [opened])
     page.go_back()
     wait_for_address(page, "doc", [ids[1]])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.models.base import ShapedConfig
+from rerank_plugin.text.stop_words import LEFT_OUT
 
 DELTA_FEATURES = 3  # cosine, distance, proximity
 
@@ -16,6 +17,8 @@ class DeltaConfig(ShapedConfig):
 
     Attributes:
         hidden: widths of the feed-forward layers before the last; by default (K + F, K).
+        query_stopwords: ``keep``; ``function`` to leave function words (:mod:`rerank_plugin.text.stop_words`) out of
+            queries, also of their lexical features.
         differences, delta_features: False for the ablations of [D18] table 6.
         slope: slope of every leaky ReLU, also of the one on the output.
     """
@@ -31,13 +34,16 @@ class DeltaConfig(ShapedConfig):
     lexical_features: tuple[str, ...] = ()
     differences: bool = True
     delta_features: bool = True
+    query_stopwords: str = "keep"
 
     def __post_init__(self) -> None:
         hidden = (self.filters + len(self.lexical_features), self.filters) if self.hidden is None else self.hidden
         object.__setattr__(self, "hidden", hidden)
         if self.width % 2 == 0:
             raise InputError(f"convolution width {self.width}: 'same' borders need an odd width")
-        self.check("Delta", "filters", "width", "convolutions", "hidden", takes_features=True)
+        self.check(
+            "Delta", "filters", "width", "convolutions", "hidden", takes_features=True, query_stopwords=tuple(LEFT_OUT)
+        )
         if not (self.differences or self.delta_features):
             raise InputError("Delta needs difference vectors or Delta features; both are off")
 
