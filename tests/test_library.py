@@ -147,7 +147,7 @@ def test_an_index_of_records(tmp_path):
         ("nowhere", "nowhere"),
         ([("1", "a", "b")], "a document is a record of id, title and abstract"),
         ([rp.Document("1", None, "b")], "a document is a record of id, title and abstract, which are texts"),
-        ([rp.Document("a b", "a", "b")], "the document id 'a b' is empty or holds white space"),
+        ([rp.Document("a b", "a", "b")], "the document id 'a b' is empty, has white space"),
         ([], "no document to index"),
     ],
 )
