@@ -23,13 +23,14 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.files.outputs import FileKind, is_packed, is_stream, replacing
-from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, lines, parse_number
+from rerank_plugin.files.text_files import DAMAGED, byte_lines, first_line, is_pipe, lines, parse_number
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 FORM = "query Q0 document rank score tag"
 PART, JOURNAL = ".part", ".part.journal"  # suffixes of an unfinished run
+MOST_PIPED = 20_000_000  # lines of a run, which are kept in memory, from a pipe: it may have no end
 RANK = re.compile("[1-9][0-9]{0,8}")
 TOO_LARGE = 2.0**128 - 2.0**103  # the smallest number that rounds to an infinite float32
 
@@ -121,13 +122,16 @@ def read_run(path: str | Path) -> dict[str, RankedList]:
 
     Raises:
         InputError: a malformed line, a score that is not a finite float32, a rank that is no whole number from 1 on, or
-            a document or (of three columns) a rank that a query has twice; the message has file and line.
+            a document or (of three columns) a rank that a query has twice; the message has file and line. Or a pipe
+            gives more than `MOST_PIPED` lines.
     """
     path = Path(path)
     by_query: dict[str, dict[str, float]] = {}
     ranks: set[tuple[str, float]] = set()  # of three columns: judgments of such a form repeat their grades
     width = 0
     for number, line in lines(path):
+        if number > MOST_PIPED and is_pipe(path):
+            raise InputError(f"{path}: a pipe of more than {MOST_PIPED:,} lines of a run: name a file")
         columns = line.split()
         if len(columns) != (width := width or (3 if len(columns) == 3 else 6)):
             expected = "3 columns (query document rank)" if width == 3 else f"6 columns ({FORM})"

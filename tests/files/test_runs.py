@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.files import runs
 from rerank_plugin.files.run_writer import RunWriter
 from rerank_plugin.files.runs import (
     RankedList,
@@ -187,6 +188,19 @@ def test_malformed_lines_are_named(tmp_path, line, message):
     (tmp_path / "a.run").write_text(f"1 Q0 d1 1 0.9 t\n{line}\n")
     with pytest.raises(InputError, match=message):
         read_run(tmp_path / "a.run")
+
+
+def test_a_pipe_of_a_run_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "MOST_PIPED", 2)
+    text = "".join(f"q Q0 d{rank} {rank} {9 - rank} tag\n" for rank in (1, 2, 3))
+    (tmp_path / "a.run").write_text(text)
+    assert len(read_run(tmp_path / "a.run")["q"].doc_ids) == 3
+    reading, writing = os.pipe()
+    with open(reading):
+        with open(writing, "w") as pipe:
+            pipe.write(text)
+        with pytest.raises(InputError, match="a pipe of more than 2 lines of a run: name a file"):
+            read_run(f"/dev/fd/{reading}")
 
 
 def test_gz_and_a_failed_write(tmp_path):
