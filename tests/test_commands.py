@@ -150,7 +150,7 @@ def test_an_interrupted_search_is_resumed(workspace, commands, command):
     status, _, err = attempt(workspace, search)
     assert status == 130 and "Traceback" not in err
     assert not (workspace / "my.run").exists()
-    (package / "interrupting.py").write_text(RERANKER.format(stop=0, factor=1))
+    (package / "interrupting.py").write_text(RERANKER.format(stop=1000, factor=1))  # the size shows the change
     assert "depth was 500 and is 9" in command(f"{search} --resume --depth 9", status=2)
     status, _, err = commands.attempt(f"{search} --resume")
     assert status == 0 and "5 of 40 queries were finished before" in err

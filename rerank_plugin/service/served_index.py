@@ -24,7 +24,6 @@ from rerank_plugin.indexes.filter_values import FilterValues
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
-from rerank_plugin.models import register
 from rerank_plugin.ranking.cascade import Cascade, ScoringStage, Stage, load_stages
 from rerank_plugin.ranking.explain import explain, place_of
 from rerank_plugin.ranking.explanation import Explanation
@@ -248,18 +247,14 @@ class ServedIndex:
     def recommended(self) -> Recommended:
         """The ranking of requests that name neither first stage nor reranker.
 
-        It is :mod:`rerank_plugin.ranking.recommended` where the index is encoded, with the service's first reranker
-        instead, if that is not a bundled one; otherwise the service's first stage and first reranker.
+        Where the index is encoded, and the service has no other first stage, it is that of
+        :mod:`rerank_plugin.ranking.recommended`, with the service's first reranker if that is another one.
         """
-        served = self.config.rerankers
         first = self.config.default_reranker
         if HYBRID not in self.pipelines or self.config.first_stage != BM25:
             return Recommended(self.config.first_stage_name, first)
-        if served.get(first) not in (None, *register.names()):
-            return Recommended(HYBRID, first)
         bundled, _, weight = ENCODED.reranker.partition("+")
-        names = [f"{name}+{weight}" for name, spec in served.items() if spec == bundled]
-        return Recommended(HYBRID, next(iter(names), NO_RERANKER))
+        return Recommended(HYBRID, f"{first}+{weight}" if self.config.rerankers.get(first) == bundled else first)
 
     def ranked_by(self, first_stage: str | None, reranker: str | None, of_words: bool = False) -> Recommended:
         """The first stage and the reranker of a request that may name them, or may have settings of BM25."""

@@ -391,7 +391,7 @@ def test_an_internal_error_shows_no_traceback(service, monkeypatch):
     def broken(*_):
         raise RuntimeError("/a/path/of/the/machine")
 
-    monkeypatch.setattr(state(service).collections.current.indexes["small"], "candidates", broken)
+    monkeypatch.setattr(state(service).collections.current.indexes["small"], "pipeline", broken)
     answer = service.get(SEARCH, params={"query": "a"})
     assert answer.status_code == 500 and "machine" not in answer.text and answer.json()["error"]
     assert "connection" not in answer.headers and answer.headers["x-frame-options"] == "DENY"

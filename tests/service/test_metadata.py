@@ -43,7 +43,7 @@ def test_filters_are_joined_by_or_within_a_field_and_by_and_between_fields(servi
     assert get(service, query="statins", filter="journal:x")["field"] == "filter"
     (index,) = service.get("/v1/indexes").json()["indexes"]
     assert index["fields"] == ["year", "type"] and "hybrid" in index["first_stages"]
-    assert index["recommended"] == {"first_stage": "hybrid", "reranker": "none"}  # delta is not served
+    assert index["recommended"] == {"first_stage": "hybrid", "reranker": "ktrel"}
 
 
 def test_sorting_by_date_puts_the_newest_first(service):
