@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 OPENING = 120.0  # seconds in which a shard has to open, or a reranker to be loaded
 PING = 0.1  # seconds between two pings of a process that does not answer
 REFUSED = 2.0  # the same of one that cannot open its shard
+LOST = 1.0  # seconds after which a shard without an answer may be left out: one that was started again is back before
 WORKING = 0.9  # of a search's time, in which a shard works on a question: it is not taken for dead
 TIMES = 10_000  # questions whose times are kept
 
@@ -206,7 +207,7 @@ class RayShards(OpenShards):
         self.processes = Processes.of(folders, config)
         self.actors, self.opening = self.processes.actors, Opening(next(self.processes.numbers), commit)
         self.changed = Condition()
-        self.away: set[tuple[int, int]] = set()  # shards and replicas that do not answer
+        self.away: dict[tuple[int, int], float] = {}  # shards and replicas that do not answer, and since when
         self.channels: dict[tuple[int, int], Channels] = {}
         self.timeout = config.deadline if config.replicas == 1 else config.hedge  # of connections and their messages
         self.remembered: list[Question] = []
@@ -353,8 +354,9 @@ class RayShards(OpenShards):
 
     def lost(self) -> frozenset[int]:
         replicas = range(self.config.replicas)
+        now = time.monotonic()
         with self.changed:
-            away = set(self.away)
+            away = {of for of, since in self.away.items() if now - since >= LOST}
         return frozenset(number for number, _ in away if away.issuperset((number, replica) for replica in replicas))
 
     def _unavailable(self, shards: Set[int]) -> UnavailableError:
@@ -382,7 +384,7 @@ class RayShards(OpenShards):
         with self.changed:
             if self.closed or (number, replica) in self.away:
                 return
-            self.away.add((number, replica))
+            self.away[number, replica] = time.monotonic()
         Thread(target=self._ping, args=(number, replica), daemon=True).start()
 
     def _ping(self, number: int, replica: int) -> None:
@@ -399,7 +401,7 @@ class RayShards(OpenShards):
         if self.closed:
             return
         with self.changed:
-            self.away.discard((number, replica))
+            self.away.pop((number, replica), None)
             self.changed.notify_all()
         log.warning("%s answers again after %.1f s", self._name(number, replica), time.monotonic() - started)
 

@@ -245,11 +245,11 @@ def test_a_dead_shard_is_named_or_left_out_and_answers_again(twins, address, rem
         assert sorted(ranking.order) == [*range(len(ranking.candidates))] and not (shards == 1).any()
         assert 0 < len(ranking.order) < len(candidates.rows) == 50
 
-        client.get("/v1/sample/search", params={"query": text})  # the service has not seen that shard 0 died
         for index in (lacking, remote, client.app.state.service.collections.current.index("sample").index):
             wait_until_all_answer(index)
         titles = read(ranking, lambda ranking: ranked_hits(ranking, 10))
         assert titles.missing.shards == (1,) and [hit.rank for hit in titles] == [*range(1, 11)]
+        # the service has not seen that shard 0 died, and has connections to what has gone
         assert client.get("/v1/sample/search", params={"query": text}).json()["shards"] is None
         before = processes(lacking)
         assert client.app.state.service.reloads.ask().result() is None and processes(lacking) == before
