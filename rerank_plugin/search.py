@@ -189,7 +189,8 @@ def _check(parser: commandline.Parser, options: Namespace) -> None:
         parser.error("--partial-answers is for --query: a run has all documents, or fails")
     if options.run and not (options.reranker or options.judged_only):
         parser.error("--run needs --reranker or --judged-only")
-    if options.recommended and (options.reranker or options.run or options.fuse or options.first_stage != "bm25"):
+    first_stage_given = any(action.dest == "first_stage" for action in parser.parsed)
+    if options.recommended and (options.reranker or options.run or options.fuse or first_stage_given):
         parser.error(
             "--recommended names first stage and reranker: it takes no --first-stage, --fuse, --reranker, --run"
         )

@@ -208,8 +208,9 @@ def test_the_recommended_ranking(folder, caplog):
     named = searched(folder, "named.run", "--first-stage", "hybrid", "--reranker", "delta+0.5", "--depth", "30")
     assert scores(searched(folder, "recommended.run", "--recommended", "--depth", "30")) == scores(named)
     assert "trained on those" not in caplog.text
-    with pytest.raises(SystemExit):
-        searched(folder, "refused.run", "--recommended", "--reranker", "delta")
+    for other in (("--reranker", "delta"), ("--first-stage", "bm25")):
+        with pytest.raises(SystemExit):
+            searched(folder, "refused.run", "--recommended", *other)
 
 
 def scores(run):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.retrieval.dense import NotEncodedError
 from rerank_plugin.retrieval.hybrid import HYBRID
 from rerank_plugin.retrieval.lucene import BM25
@@ -38,8 +39,12 @@ def recommended(index: str | Path | Index) -> Recommended:
     Raises:
         InputError: there is no such index, or its encodings cannot be used.
     """
+    opened = open_index(index)
     try:
-        open_index(index).first_stage(configure(HYBRID))
+        OpenPipeline(opened, opened.first_stage(configure(HYBRID))).close()
     except NotEncodedError:
         return NOT_ENCODED
+    finally:
+        if opened is not index:
+            opened.close()
     return ENCODED

@@ -47,7 +47,6 @@ from rerank_plugin.service.state import Service, get_service
 router = APIRouter(prefix="/v1", tags=["search"])
 T = TypeVar("T")
 Rearranged = Callable[["Search", Ranking], Ranking] | None
-OF_WORDS = ("k1", "b", "field")  # settings that the recommended first stage does not take
 ERRORS = error_responses(400, 401, 404, 429, 503)
 
 
@@ -160,12 +159,17 @@ def searches(
     with field_errors("filter"):
         document_filter = Filter.parse(parameters.filter) if parameters.filter else None
     queries = [records.Query(text, text, document_filter) for text in map(parameters.text, parameters.query)]
-    of_words = any(getattr(parameters, name) is not None for name in OF_WORDS)
-    stage, reranker = index.ranked_by(parameters.first_stage, parameters.reranker, of_words)
+    stage, reranker = index.ranked_by(parameters.first_stage, parameters.reranker, _stage_settings(parameters))
     if parameters.sort == "date":
         index.reranker(reranker)  # an unknown name is refused
         reranker = NO_RERANKER
     return [Search(index, parameters, query, stage, reranker, depth, rearranged) for query in queries]
+
+
+def _stage_settings(parameters: SearchParameters) -> dict[str, Any]:
+    """The settings of the first stage that a request gives."""
+    given = {name: getattr(parameters, name) for name in LuceneFirstStage.settings}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_last(parameters: SearchParameters, depth: int) -> None:
@@ -202,9 +206,7 @@ class Search:
         self.reading = self.index.read(self.query, parameters, by_date)
         if self.reading.matches is None:
             _check_last(parameters, self.depth)
-        given = {name: getattr(parameters, name) for name in LuceneFirstStage.settings}
-        settings = {name: value for name, value in given.items() if value is not None}
-        entire = parameters.depth is None
+        entire, settings = parameters.depth is None, _stage_settings(parameters)
         self.pipeline = self.index.pipeline(self.stage, self.reranker, self.depth, entire, settings)
         with field_errors("filter"):
             self.candidates = self.pipeline.candidates(self.reading.query)

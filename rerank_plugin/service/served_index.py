@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -256,9 +256,14 @@ class ServedIndex:
         bundled, _, weight = ENCODED.reranker.partition("+")
         return Recommended(HYBRID, f"{first}+{weight}" if self.config.rerankers.get(first) == bundled else first)
 
-    def ranked_by(self, first_stage: str | None, reranker: str | None, of_words: bool = False) -> Recommended:
-        """The first stage and the reranker of a request that may name them, or may have settings of BM25."""
-        if first_stage is reranker is None and not of_words:
+    def ranked_by(self, first_stage: str | None, reranker: str | None, settings: Collection[str] = ()) -> Recommended:
+        """The first stage and the reranker of a request that may name them.
+
+        Args:
+            settings: names of those of the first stage that the request gives; the recommended one may lack them.
+        """
+        taken = getattr(self.pipelines[self.recommended.first_stage].first_stage, "settings", ())
+        if first_stage is reranker is None and {*settings} <= {*taken}:
             return self.recommended
         return Recommended(first_stage or self.config.first_stage_name, reranker or self.config.default_reranker)
 
