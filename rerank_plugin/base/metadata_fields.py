@@ -60,7 +60,7 @@ def author_forms(name: str) -> tuple[str, ...]:
     """
     forms: list[str] = []
     name, suffix = without_suffix(name)
-    for spelled in (name, name.lower().translate(SPELLED_OUT) if not name.isascii() else name):
+    for spelled in (name,) if name.isascii() else (name, name.lower().translate(SPELLED_OUT)):
         surname, comma, given = map(folded, spelled.partition(","))
         initials = "".join(word[0] for word in given.split())
         if not comma:

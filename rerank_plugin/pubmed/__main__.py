@@ -147,7 +147,13 @@ def index(parser: commandline.Parser, options: Namespace) -> None:
         raise InputError(f"{options.mirror} has no file with a record to index: sync first, or change the filter")
     print(f"{options.index}: holds {held.name} of {held.published} and all files before it")
     if not options.files and (gap := next_missing(mirror.files(), held)):
-        raise InputError(f"{options.mirror} lacks {gap}, and later files wait for it: sync again")
+        raise InputError(f"{_waiting(mirror, gap, mirror.listed())}: sync again")
+
+
+def _waiting(mirror: Mirror, gap: str, listed: Sequence[SourceFile]) -> str:
+    """What a mirror lacks by the name of a file, and whether its server did as well, of whose files a list is given."""
+    server = ", as does its server" if listed and all(file.name != gap for file in listed) else ""
+    return f"{mirror.folder} lacks {gap}{server}, and later files wait for it"
 
 
 def _log(report: FileReport) -> None:
@@ -156,11 +162,14 @@ def _log(report: FileReport) -> None:
 
 
 def _described(report: FileReport) -> str:
+    name = report.file.name
+    if report.since is not None:
+        name = f"{report.since.name}, which was published anew, and all applied files after it"
     if (update := report.update) is None:
-        return f"{report.file.name}: no record to index"
+        return f"{name}: no record to index"
     gone = len(update.withdrawn)
     return (
-        f"{report.file.name}: {update.added - update.deleted + gone:,} new records, {update.deleted - gone:,} revised, "
+        f"{name}: {update.added - update.deleted + gone:,} new records, {update.deleted - gone:,} revised, "
         f"{gone:,} deleted, {update.unchanged:,} unchanged, {len(update.older):,} older, in {report.seconds:.1f} s; "
         f"{update.documents:,} documents"
     )
@@ -188,28 +197,33 @@ def status(parser: commandline.Parser, options: Namespace) -> None:
     elif state["asked"] is None:
         print("the server was not asked yet")
     if options.index:
-        _index_status(mirror, files, options.index)
+        _index_status(mirror, files, options.index, listed)
 
 
-def _index_status(mirror: Mirror, files: Sequence[SourceFile], folder: Path) -> None:
-    from rerank_plugin.pubmed.applying import applied, next_missing, pending
+def _index_status(mirror: Mirror, files: Sequence[SourceFile], folder: Path, listed: Sequence[SourceFile]) -> None:
+    from rerank_plugin.pubmed.applying import applied, next_missing, pending, published_anew
 
     held = applied(folder)
-    following = pending(files, held)
+    again, following = published_anew(mirror, files, held), pending(files, held)
     if held is None:
         print(f"{folder}: no index yet")
     else:
         age = datetime.now(timezone.utc) - datetime.fromisoformat(held.published)
         selected = "" if held.filter is None else ", of the records that its filter selects"
         print(f"{folder}: holds {held.name} and all files before it{selected}; {age.days} days old")
+    if again:
+        print(
+            f"{folder}: {again[0].name} was published anew after it was applied: a run applies it again, and the "
+            f"{len(again) - 1:,} files after it"
+        )
     size = _size(mirror, following)
     cost = ""
-    if held is not None and held.pace and following:
-        hours = held.pace * sum(mirror.path(file).stat().st_size for file in following) / 1e6 / 3600
+    if held is not None and held.pace and (again or following):
+        hours = held.pace * sum(mirror.path(file).stat().st_size for file in [*again, *following]) / 1e6 / 3600
         cost = f", some {hours:.1f} hours" if hours >= 1 else f", some {hours * 60:.0f} minutes"
     print(f"{folder}: lacks {len(following):,} files of the mirror, {size}{cost}")
     if gap := next_missing(files, held):
-        print(f"{mirror.folder}: lacks {gap}, and later files wait for it")
+        print(_waiting(mirror, gap, listed))
 
 
 def _size(mirror: Mirror, files: Sequence[SourceFile]) -> str:

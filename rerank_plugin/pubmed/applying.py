@@ -4,6 +4,9 @@ Each file is one update of the index, which appears whole or not at all and says
 applied last. So after a kill a run goes on with the file that was being applied. A file that was applied changes
 nothing when it is applied again: records that the index holds as they are, or in a newer version, are left out.
 
+A file that was published anew after it was applied is applied again, with all later ones that were, in one update: the
+last record of an article counts, as it did before.
+
 The baseline of the next year repeats nearly all records. Its files are applied to the index like updates. The first
 update file after them shows that the baseline is complete: with it, articles of the index go that it lacks.
 """
@@ -11,9 +14,9 @@ update file after them shows that the baseline is complete: with it, articles of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
@@ -50,6 +53,8 @@ class Applied:
         replaces: the release whose articles are still to be compared with a new baseline; None for none.
         filter: the groups of the filter by which records were selected, as lists (:class:`Filter`); None for all.
         pace: seconds per megabyte that the file before it took; 0 where that is unknown.
+        md5: of the files of this release that were applied, by their numbers from 1 on; "" where that is unknown.
+        refused: articles whose newest version, above 1, the filter did not select, with this version.
     """
 
     release: int
@@ -58,6 +63,8 @@ class Applied:
     replaces: int | None = None
     filter: Sequence[Sequence[Any]] | None = None
     pace: float = 0.0
+    md5: Sequence[str] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
     source: str = PUBMED
 
     @property
@@ -67,12 +74,19 @@ class Applied:
 
 @dataclass(frozen=True)
 class FileReport:
-    """What the application of a file did; ``problems`` are those of its records, ``update`` None without any record."""
+    """What the application of a file did.
+
+    Attributes:
+        update: None without any record.
+        problems: of its records.
+        since: the file that was published anew, from which on files up to this one were applied again; None for none.
+    """
 
     file: SourceFile
     update: UpdateReport | None
     problems: Problems
     seconds: float
+    since: SourceFile | None = None
 
 
 def applied(folder: str | Path) -> Applied | None:
@@ -123,6 +137,28 @@ def next_missing(files: Sequence[SourceFile], before: Applied | None) -> str | N
     return file_name(later[0].release, last[1] + 1 if later[0].release == last[0] else 1)
 
 
+def published_anew(mirror: Mirror, files: Sequence[SourceFile], before: Applied | None) -> list[SourceFile]:
+    """The first applied file that the mirror has with another MD5 by now, and all that were applied after it.
+
+    Raises:
+        InputError: the mirror lacks one of these.
+    """
+    if before is None:
+        return []
+    of_release = {file.number: file for file in reversed(files) if file.release == before.release}
+    known = ((of_release[number], md5) for number, md5 in enumerate(before.md5, 1) if md5 and number in of_release)
+    first = next((file for file, md5 in known if mirror.md5(file) not in (md5, None)), None)
+    if first is None:
+        return []
+    numbers = range(first.number, before.last + 1)
+    if missing := [number for number in numbers if number not in of_release]:
+        raise InputError(
+            f"{mirror.folder} lacks {file_name(before.release, missing[0])}, which has to be applied again after "
+            f"{first.name}, which was published anew: sync again"
+        )
+    return [of_release[number] for number in numbers]
+
+
 def bring_up_to_date(
     mirror: Mirror,
     folder: str | Path,
@@ -152,24 +188,32 @@ def bring_up_to_date(
         raise InputError(f"{folder} was built with another filter: build an index of this one in another folder")
     else:
         groups = before.filter
-    selection, files, pace = Selection(_filter(groups)), mirror.files(), 0.0
-    for file in pending(files, before):
-        mirror.check(file)
-        started, path, problems = time.monotonic(), mirror.path(file), Problems()
-        documents, replaces = pubmed_xml.documents([path], problems), None
+    files, pace = mirror.files(), 0.0
+    again = published_anew(mirror, files, before)
+    for group in [*([again] if again else []), *([file] for file in pending(files, before))]:
+        for file in group:
+            mirror.check(file)
+        started, paths, problems = time.monotonic(), list(map(mirror.path, group)), Problems()
+        documents, replaces, refused, md5 = pubmed_xml.documents(paths, problems), None, dict[str, int](), list[str]()
         if before is not None:
             replaces = before.replaces if before.release == file.release else before.release
             pace = pace or before.pace
+        if before is not None and before.release == file.release:
+            refused, md5 = dict(before.refused), list(before.md5)
+        md5 += [""] * (file.number - len(md5))
+        md5[group[0].number - 1 :] = [mirror.md5(one) or "" for one in group]
         if replaces is not None and file.folder == UPDATES:
             documents = DocumentStream(documents, [*documents.lists, _absent(mirror, files, file.release, folder)])
             replaces = None
-        stat = path.stat()
+        stat = paths[-1].stat()
         published = datetime.fromtimestamp(stat.st_mtime, timezone.utc).isoformat(timespec="seconds")
-        following = Applied(file.release, file.number, published, replaces, groups, pace)
-        update = _apply(selection.of(documents), folder, mirror, problems, before, following, threads, device, progress)
+        selected = Selection(_filter(groups), refused).of(documents)
+        following = Applied(file.release, file.number, published, replaces, groups, pace, md5, refused)
+        update = _apply(selected, folder, mirror, problems, before, following, threads, device, progress)
         seconds = time.monotonic() - started
-        pace, before = round(seconds / stat.st_size * 1e6, 2), following if update is not None else before
-        yield FileReport(file, update, problems, seconds)
+        pace = round(seconds / sum(path.stat().st_size for path in paths) * 1e6, 2)
+        before = following if update is not None else before
+        yield FileReport(file, update, problems, seconds, group[0] if group is again else None)
 
 
 def _apply(
@@ -189,7 +233,7 @@ def _apply(
             return None
         built = build_single(
             progress(chain((first,), documents)), Path(folder), str(mirror.folder), problems, threads=threads,
-            applied=asdict(following),
+            applied=vars(following),
         )  # fmt: skip
         return UpdateReport(built.documents, 0, built.documents)
 
@@ -200,7 +244,7 @@ def _apply(
 
     return add_documents(
         folder, DocumentStream(planned(), documents.lists), str(mirror.folder), problems, threads, progress, device,
-        applied=asdict(following),
+        applied=vars(following),
     )  # fmt: skip
 
 

@@ -89,6 +89,17 @@ class Mirror:
         except OSError:
             return False
 
+    def md5(self, file: SourceFile) -> str | None:
+        """The MD5 beside a file, which the file need not have; None without one.
+
+        Raises:
+            InputError: it is of another form, or of another file.
+        """
+        try:
+            return md5_of(self.path(file, MD5).read_text("utf-8", "replace"), file)
+        except FileNotFoundError:
+            return None
+
     def check(self, file: SourceFile) -> None:
         """Read a file and compare it with its MD5.
 

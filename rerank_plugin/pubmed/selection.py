@@ -44,9 +44,12 @@ class Selection:
 
     Args:
         filter: without a strategy; None selects all.
+        refused: articles of earlier files whose newest version, above 1, was not selected, with this version; those of
+            the streams are added.
     """
 
-    def __init__(self, filter: Filter | None):
+    def __init__(self, filter: Filter | None, refused: dict[str, int] | None = None):
+        self._refused = {} if refused is None else refused
         nothing: Groups = ()
         self._required = nothing if filter is None else filter.values
         self._excluded = nothing if filter is None else filter.excluded
@@ -58,17 +61,21 @@ class Selection:
         )
 
     def of(self, documents: DocumentStream) -> DocumentStream:
-        """The selected documents of a stream; a version that is not selected deletes itself and those before it."""
+        """The selected documents of a stream; one that is not selected deletes and refuses itself and those before."""
         if not (self._required or self._excluded):
             return documents
         others: list[Deletion] = []
 
         def selected() -> Iterator[Document]:
             for document in documents:
+                last = (document.metadata or {}).get(PMID_VERSION, 1)
+                if last < self._refused.get(document.id, 0):
+                    continue
                 if self.selects(document.metadata):
+                    self._refused.pop(document.id, None)
                     yield document
                 else:
-                    last = (document.metadata or {}).get(PMID_VERSION, 1)
+                    self._refused |= {document.id: last} if last > 1 else {}
                     others.extend(Deletion(document.id, version) for version in range(1, last + 1))
 
         return DocumentStream(selected(), [*documents.lists, others])

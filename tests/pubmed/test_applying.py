@@ -170,6 +170,51 @@ def reseal(path):
     path.with_name(f"{path.name}.md5").write_text(f"MD5({path.name})= {file_md5(path)}\n")
 
 
+def publish(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for one in (path, path.with_name(f"{path.name}.md5")):
+        one.unlink(missing_ok=True)  # it may be a link
+    path.write_bytes(gzip.compress(text.encode()))
+    reseal(path)
+
+
+def test_a_file_that_was_published_anew_is_applied_again(distribution, folder, tmp_path):
+    """With the later ones: a record that both have stays that of the later."""
+    mirror = shutil.copytree(distribution, tmp_path / "mirror", copy_function=os.link)
+    assert apply_all(mirror, folder) == [5, 6]
+    before, paths = held(folder), list(map(Mirror(mirror).path, Mirror(mirror).files()))
+    text = gzip.decompress(paths[4].read_bytes()).decode()
+    publish(paths[4], text.replace("<ArticleTitle>", "<ArticleTitle>Anew: "))
+    mended = plainly(*paths)
+    changed = [id for id, (title, *_) in mended.items() if title.startswith("Anew: ")]
+    assert 0 < len(changed) < text.count("<ArticleTitle>")  # others are in the last file, too
+    (report,) = bring_up_to_date(Mirror(mirror), folder, threads=1)
+    assert (report.since.number, report.file.number, report.update.added) == (5, 6, len(changed))
+    same(held(folder), mended)
+    assert apply_all(mirror, folder) == [] and applied(folder).last == 6
+    publish(paths[4], text)
+    paths[5].unlink()
+    with pytest.raises(InputError, match="lacks pubmed26n0006.xml.gz, which has to be applied again"):
+        apply_all(mirror, folder)
+    os.link(distribution / paths[5].relative_to(mirror), paths[5])
+    assert apply_all(mirror, folder) == [6] and held(folder) == before
+
+
+def test_an_older_version_does_not_come_after_one_that_was_not_selected(tmp_path):
+    mirror, filter = tmp_path / "mirror", Filter.parse(["language:eng"])
+    article = (
+        '<PubmedArticle><MedlineCitation><PMID Version="{}">{}</PMID><Article><ArticleTitle>A title</ArticleTitle>'
+        "<Language>{}</Language></Article></MedlineCitation></PubmedArticle>"
+    )
+    files = [(1, 7, "eng"), (2, 9, "ger"), (1, 9, "eng"), (3, 9, "eng")]
+    for number, record in enumerate(files, 1):
+        path = f"{'baseline' if number == 1 else 'updatefiles'}/pubmed26n{number:04}.xml.gz"
+        publish(mirror / path, f"<PubmedArticleSet>{article.format(*record)}</PubmedArticleSet>")
+        apply_all(mirror, tmp_path / "index", filter=filter)
+        versions = {id: version for id, (_, version, _) in held(tmp_path / "index").items()}
+        assert versions == ({"7": 1, "9": 3} if number == 4 else {"7": 1})
+
+
 def test_a_filter_selects_what_a_search_with_it_finds(distribution, folder, tmp_path):
     index = Index(folder)
     reader, rows = index.open_lucene(), index.forward.live_rows

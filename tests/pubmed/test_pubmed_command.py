@@ -5,6 +5,7 @@ import os
 import pytest
 
 from rerank_plugin.pubmed.__main__ import main
+from rerank_plugin.pubmed.mirror import file_md5
 from tests.processes import status_of
 
 
@@ -27,7 +28,7 @@ def test_from_a_server_to_an_index(served, command, tmp_path):
     assert "lacks 1 files, the first pubmed26n0005.xml.gz" in err
     status, out, err = command("index --mirror m --index i --threads 1 --filter year:1980-")
     assert status == 2 and err.endswith(
-        "error: m lacks pubmed26n0005.xml.gz, and later files wait for it: sync again\n"
+        "error: m lacks pubmed26n0005.xml.gz, as does its server, and later files wait for it: sync again\n"
     )
     lines = out.splitlines()
     assert len(lines) == 5 and lines[3].startswith("i: pubmed26n0004.xml.gz: ") and "1 malformed XML" in err
@@ -35,12 +36,20 @@ def test_from_a_server_to_an_index(served, command, tmp_path):
     os.rename(tmp_path / "later", gone)
     status, out, _ = command("status --mirror m --index i")
     assert status == 0 and "6 files now, of which the mirror lacks 1\n" in out
-    assert "i: lacks 0 files of the mirror" in out and "m: lacks pubmed26n0005.xml.gz" in out
+    assert "i: lacks 0 files of the mirror" in out and "m lacks pubmed26n0005.xml.gz, and later files" in out
     assert command("sync --mirror m --rate 1000")[0] == 0  # the address is the mirror's
     _, out, _ = command("status --mirror m --index i --offline")
     assert "i: lacks 2 files of the mirror, 0.00 GB, some 0 minutes\n" in out
     status, out, _ = command("index --mirror m --index i --threads 1")
     assert status == 0 and out.count("\n") == 3
+    os.replace(served.folder / "updatefiles/pubmed26n0006.xml.gz", gone)
+    (md5 := gone.with_name(f"{gone.name}.md5")).unlink()  # a link
+    md5.write_text(f"MD5({gone.name})= {file_md5(gone)}")
+    assert command("sync --mirror m --rate 1000")[0] == 0
+    _, out, _ = command("status --mirror m --index i --offline")
+    assert "i: pubmed26n0005.xml.gz was published anew after it was applied: a run applies it again, and the 1 " in out
+    _, out, _ = command("index --mirror m --index i --threads 1")
+    assert out.startswith("i: pubmed26n0005.xml.gz, which was published anew, and all applied files after it: 0 new")
 
 
 @pytest.mark.parametrize(
