@@ -2,8 +2,8 @@
 
 Bash runs the blocks of a page as one script, so that variables, loops, pipes and files work as for a reader. Its
 commands of the package, and the page's Python, run in the process of the tests, where Java and torch have started; bash
-asks for them through named pipes. Commands by which several pages index, embed and train on the sample run once; the
-other pages get a copy of the output.
+asks for them through named pipes. A ``python -m http.server`` is a process of its own, until the page ends. Commands by
+which several pages index, embed and train on the sample run once; the other pages get a copy of the output.
 """
 
 import io
@@ -12,6 +12,8 @@ import os
 import re
 import runpy
 import shutil
+import socket
+import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -26,19 +28,24 @@ from rerank_plugin import options as commandline
 from tests.processes import ROOT
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVED = re.compile(r"http\.server (\d+)")
+PORT = re.compile(r"(?<=http\.server )\d+|(?<=localhost:)\d+")
 NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:e-?\d+)?)(\D*)")
 FIRST = ("python", "-m", "rerank_plugin.index", "--corpus", "sample", "--index", "indexes/sample")
 SHARED = {(f"rerank_plugin.{name}",) for name in ("index", "embed", "train")}
 SHELL = """\
 set -euo pipefail
-trap 'printf "end\\0%s\\0" $? > {pipes}/ask' EXIT
+trap 'status=$?; kill $(jobs -p) 2> {pipes}/killed || true; printf "end\\0%s\\0" $status > {pipes}/ask' EXIT
 ask() {{
     if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then cat > {pipes}/stdin; else : > {pipes}/stdin; fi
     printf '%s\\0' "$PWD" "$@" > {pipes}/ask
     cat {pipes}/answer
     return "$(cat {pipes}/status)"
 }}
-python() {{ ask python "$@"; }}
+python() {{
+    if [ "${{2-}}" = http.server ]; then exec {python} "$@"; fi
+    ask python "$@"
+}}
 rerank-plugin() {{ ask python -m "rerank_plugin.$1" "${{@:2}}"; }}
 make() {{ command make --dry-run --always-make -C {root} "$@" > {pipes}/made; }}
 source() {{ [ "$*" = .venv/bin/activate ]; }}
@@ -61,8 +68,8 @@ class Reader:
     def follow(self, page: Path) -> None:
         """Run every block of a page; fail where one fails, or prints something else than the page shows."""
         place, pipes = (Path(mkdtemp(prefix=f"{page.stem}-", dir=self.folder)) for _ in range(2))
-        blocks = _blocks(page)
-        script, shown = [SHELL.format(pipes=pipes, root=ROOT)], []
+        blocks = _with_free_ports(_blocks(page))
+        script, shown = [SHELL.format(pipes=pipes, root=ROOT, python=sys.executable)], []
         for number, (language, code) in enumerate(blocks):
             if language in ("sh", "python") and not any(text in code for text in self.without):
                 body = code if language == "sh" else f"ask block {number}\n"
@@ -122,6 +129,15 @@ def _blocks(page):
         return BLOCK.findall(page.read_text("utf-8"))
     cells = json.loads(page.read_text("utf-8"))["cells"]
     return [("python" if cell["cell_type"] == "code" else "", "".join(cell["source"])) for cell in cells]
+
+
+def _with_free_ports(blocks):
+    """The blocks, with free ports in place of those of ``http.server``."""
+    ports = {}
+    for port in {port for _, code in blocks for port in SERVED.findall(code)}:
+        with socket.create_server(("localhost", 0)) as server:
+            ports[port] = str(server.getsockname()[1])
+    return [(language, PORT.sub(lambda found: ports.get(found[0], found[0]), code)) for language, code in blocks]
 
 
 def _run(arguments, blocks, names, stdin):

@@ -90,7 +90,7 @@ def _documents(
     paths: Sequence[Path], problems: Problems, ids_required: bool, deletions: list[Deletion]
 ) -> Iterator[Document]:
     last, broken = _last_versions(paths, problems, deletions)
-    log.info("%d articles in %d files, of which %d superseded or deleted", len(last), len(paths), last.count(0))
+    log.info("%d articles, of which %d superseded or deleted", len(last), last.count(0))
     position = 0
     for path in paths:
         try:
