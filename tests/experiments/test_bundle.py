@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from experiments import bundle
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.register import checkpoint_folder
 from rerank_plugin.text import word_vectors
 from tests.sealing import unsealed
@@ -27,7 +29,12 @@ def folders(tmp_path):
 
 def test_a_bundled_model_refers_to_the_words_of_another(folders):
     trained, delta, ktrel = folders
-    bundle.main([str(trained), "--words", str(ktrel), "--output", str(delta), "--overwrite"])
+    arguments = [str(trained), "--words", str(ktrel), "--output", str(delta), "--overwrite", "--set"]
+    bundle.main([*arguments, "query_words=9"])
+    config = Checkpoint.open(delta).read().config
+    assert config == replace(Checkpoint.open(trained).config, query_words=9)
+    with pytest.raises(InputError, match="trained: unknown hyper-parameters words"):
+        bundle.main([*arguments, "words=9"])
     assert not (delta / "embeddings.safetensors").exists() and not (delta / "vocab.txt").exists()
     ours = checkpoint_folder("delta")
     assert json.loads((delta / "words.json").read_text()) == json.loads((ours / "words.json").read_text())
