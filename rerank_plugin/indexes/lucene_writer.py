@@ -49,6 +49,7 @@ class LuceneWriter:
         config = fields.readField(self.indexer, "writer", True).getConfig()
         # Anserini buffers 2 GB of postings; Lucene lets the limit of an open writer be changed.
         config.setRAMBufferSizeMB(RAM_BUFFER_MB)
+        fields.writeField(config, "codec", _compressing(config.getCodec()), True)
         # Anserini analyzes all fields as English text.
         fields.writeField(config, "analyzer", _analyzer(config.getAnalyzer()), True)
         # Jackson fills the fields of Anserini's documents: one call for many documents, with exactly our values.
@@ -183,6 +184,7 @@ def update_lucene(
     config.setIndexDeletionPolicy(java_class(f"{package}NoDeletionPolicy").INSTANCE)
     config.setCommitOnClose(False)
     config.setRAMBufferSizeMB(RAM_BUFFER_MB)
+    config.setCodec(_compressing(config.getCodec()))
     if merge:
         policy = java_class(f"{package}TieredMergePolicy")()
         policy.setForceMergeDeletesPctAllowed(0.0)
@@ -209,6 +211,12 @@ def update_lucene(
             writer.commit()
         finally:
             writer.close()
+
+
+def _compressing(codec: Any) -> Any:
+    """This codec of Lucene's, by which stored documents take half of the room, and 0.1 ms more to read, each."""
+    name = codec.getClass().getName()
+    return java_class(name)(java_class(f"{name}$Mode").BEST_COMPRESSION)
 
 
 def _analyzer(text_analyzer: Any) -> Any:

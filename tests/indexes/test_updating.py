@@ -113,6 +113,8 @@ def test_concepts_are_those_of_the_same_annotator(tmp_path):
         assert flat.ids.tolist() == [id for texts in left for id in annotator.concepts([f"{texts[1]}\n{texts[2]}"])[0]]
     updating.merge(tmp_path / "index")
     equal_files(Index(tmp_path / "index"), fresh)
+    merged = [path.read_bytes() for path in (tmp_path / "index" / "lucene").glob("*.si")]
+    assert all(b"BEST_COMPRESSION" in description for description in merged)  # by both of Lucene's writers
 
 
 HOLDER = """
