@@ -21,6 +21,7 @@ from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
 LUCENE_FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
+ONE_SEGMENT = 100_000  # documents up to which a new Lucene index has one segment: a search takes longer for each
 COPIES = 100_000  # documents that are written in one call
 NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 
@@ -40,13 +41,14 @@ class LuceneWriter:
     """
 
     def __init__(self, folder: Path, threads: int, term_vectors: bool = False):
-        self.folder, self.metadata = folder, Counter[str]()
+        self.folder, self.metadata, self.documents = folder, Counter[str](), 0
         arguments = ["-index", java_path(folder).toString(), "-input", "", "-collection", "JsonCollection"]
         arguments += ["-threads", str(threads), "-storePositions", "-storeRaw", "-fields", *LUCENE_FIELDS]
         arguments += ["-storeDocvectors"] if term_vectors else []
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")
-        config = fields.readField(self.indexer, "writer", True).getConfig()
+        self.writer = fields.readField(self.indexer, "writer", True)
+        config = self.writer.getConfig()
         # Anserini buffers 2 GB of postings; Lucene lets the limit of an open writer be changed.
         config.setRAMBufferSizeMB(RAM_BUFFER_MB)
         fields.writeField(config, "codec", _compressing(config.getCodec()), True)
@@ -73,6 +75,7 @@ class LuceneWriter:
                 f"Lucene added {added} of {len(documents)} documents between ids {documents[0].id} and "
                 f"{documents[-1].id}; see its messages in the log"
             )
+        self.documents += added
 
     def _fields(self, document: Document) -> dict[str, Any]:
         """The fields of Anserini's JSON document, whose ``fields`` are indexed beside the contents."""
@@ -88,6 +91,8 @@ class LuceneWriter:
 
     def close(self) -> None:
         with self._writing():
+            if self.documents <= ONE_SEGMENT:  # Lucene's threads have written one each, or more
+                self.writer.forceMerge(1)
             self.indexer.close()
 
     def _writing(self) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.files.checksums import END, sealed
+from rerank_plugin.indexes import lucene_writer
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
@@ -232,3 +233,11 @@ def test_the_command_that_builds_an_index_again_names_its_corpora_as_a_shell_rea
     assert index_command("--corpus", *names, "--index", "my index")[0] == 0
     program, command, *rest = shlex.split(Index("my index").rebuild)
     assert rest == ["--corpus", *names, "--index", str(tmp_path / "my index"), "--overwrite"]
+
+
+@pytest.mark.parametrize("up_to, is_one", [(1199, False), (1200, True)])
+def test_few_documents_are_one_segment_of_lucene(tmp_path, monkeypatch, up_to, is_one):
+    monkeypatch.setattr(lucene_writer, "RAM_BUFFER_MB", 0.1)  # many are written
+    monkeypatch.setattr(lucene_writer, "ONE_SEGMENT", up_to)
+    build(tmp_path / "index", many(1200))
+    assert (len(list((tmp_path / "index" / "lucene").glob("*.si"))) == 1) == is_one
