@@ -9,6 +9,8 @@ with the modules.
 
 In shapes Q are queries, n documents of a batch (of all its queries), N words of a document, M words of a query, and V
 words of the model's vocabulary.
+
+Scores from stored encodings are inner products on the device.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ import torch
 from torch import Tensor
 
 from rerank_plugin.indexes.device_tokens import PADDING, DeviceTokens, resident_tokens, tokens_of
+from rerank_plugin.indexes.device_vectors import vectors_on
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.device_features import DeviceFeatures
+from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.base import C, RerankerOptions
-from rerank_plugin.models.fast_paths import ModulePath, ScoringTask
-from rerank_plugin.models.precision import in_precision
-from rerank_plugin.models.ranking_model import FixedVectorModel
+from rerank_plugin.models.encoded_path import EncodedDocuments
+from rerank_plugin.models.fast_paths import FastPath, InnerProductScorer, ModulePath, ScoringTask
+from rerank_plugin.models.ranking_model import FixedVectorModel, RankingModel, in_precision
 
 log = logging.getLogger(__name__)
 
@@ -317,3 +321,31 @@ def unpack(packed: Tensor, layout: tuple[tuple[str, tuple[int, ...], str], ...])
         name: (piece if kind == "i" else piece.view(torch.float64)).view(shape)
         for (name, shape, kind), piece in zip(layout, pieces)
     }
+
+
+class EncodedOnDevice(ModulePath):
+    """Scores candidates by the inner products of queries with their stored encodings, which are held on the device.
+
+    The queries, a few words each, are encoded on the CPU: that takes less than to start the kernels of a layer.
+    """
+
+    of_index = False
+
+    def __init__(self, path: EncodedDocuments, scorer: InnerProductScorer, device: str):
+        self.scorer, self.vectors = scorer, vectors_on(path.store, device)
+
+    @classmethod
+    def open(cls, model: RankingModel, builder: InputBuilder, options: RerankerOptions) -> FastPath | ModulePath | None:
+        """The path; that on the CPU for a model whose score is more than a product; None without stored encodings."""
+        path = EncodedDocuments.open(model, builder, options.threads or available_threads())
+        if path is None or not isinstance(path.scorer, InnerProductScorer):
+            return path
+        return cls(path, path.scorer, options.device)
+
+    def score_many(self, tasks: Sequence[ScoringTask]) -> list[np.ndarray]:
+        encoded = np.stack([self.scorer.encode(task.terms, task.words) for task in tasks])
+        counts = [len(task.candidates) for task in tasks]
+        rows = np.concatenate([task.candidates.rows for task in tasks])
+        query = np.repeat(np.arange(len(tasks)), counts)
+        scores = self.vectors.scores(self.vectors.store.quantize(encoded), query, rows)
+        return np.split(scores, np.cumsum(counts)[:-1])

@@ -1,9 +1,10 @@
-"""The base classes of all models."""
+"""The base classes of all models, and the precision of their scores: single, unless the options ask for less."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -13,11 +14,12 @@ from torch import Tensor, nn
 
 from rerank_plugin.base.records import Document
 from rerank_plugin.inputs.builder import InputBuilder, Inputs
-from rerank_plugin.models.base import C
+from rerank_plugin.models.base import C, RerankerOptions
 from rerank_plugin.models.reader import Reader
 
 if TYPE_CHECKING:
     from rerank_plugin.kernels.vector_sums import VectorSums
+
 
 SMALLEST_DEVIATION = 1e-6  # limits the scale of a feature that hardly varies
 
@@ -224,3 +226,25 @@ class SparseEmbeddings(nn.Module):
 
     embeddings: nn.Parameter
     sparse_gradients: bool = False
+
+
+HALF = ("bfloat16", "float16")
+
+
+@contextmanager
+def in_precision(options: RerankerOptions) -> Iterator[None]:
+    """Compute in the precision of the options.
+
+    By default, torch's convolutions on a GPU round to ten bits (TF32): scores would differ in the fourth digit.
+    """
+    rounds, before = options.precision == "tf32", torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if rounds else "highest")
+    half = getattr(torch, options.precision) if options.precision in HALF else None
+    try:
+        with (
+            torch.backends.cudnn.flags(enabled=True, allow_tf32=rounds),
+            torch.autocast(torch.device(options.device).type, half, enabled=half is not None),
+        ):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

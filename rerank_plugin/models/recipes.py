@@ -16,18 +16,19 @@ RECIPE = Recipe(
 )
 
 
-def entry(package: str, name: str, module: str, summary: str, **more: Any) -> ModelEntry:
-    """The entry of a model with this recipe; its package has the module ``model``, with a function ``explain``.
+def entry(file: str, name: str, module: str, summary: str, **more: Any) -> ModelEntry:
+    """The entry of a model with this recipe; its module has a function ``explain``.
 
     Args:
+        file: the module of the model, by its name for imports.
         module: the name of the model's class; its configuration is the class ``{module}Config``.
         more: other fields of the entry.
     """
-    fields: dict[str, Any] = {"explain": f"{package}.model:explain", "recipe": RECIPE, "bench": {}, **more}
+    fields: dict[str, Any] = {"explain": f"{file}:explain", "recipe": RECIPE, "bench": {}, **more}
     return ModelEntry(
         name=name,
-        config=f"{package}.model:{module}Config",
-        module=f"{package}.model:{module}",
+        config=f"{file}:{module}Config",
+        module=f"{file}:{module}",
         summary=summary,
         **fields,
     )

@@ -110,7 +110,7 @@ class NeuralReranker(Scorer):
         return fast or (encoder and stored)
 
     def _encoded_on_device(self) -> type[ModulePath] | None:
-        from rerank_plugin.models.device_encodings import EncodedOnDevice
+        from rerank_plugin.models.device_path import EncodedOnDevice
 
         return None if self.builder.index.in_memory else EncodedOnDevice
 
@@ -297,7 +297,7 @@ class NeuralReranker(Scorer):
 
     def _scores(self, inputs: Inputs) -> Tensor:
         """The module's scores [B], in the precision of the options."""
-        from rerank_plugin.models.precision import in_precision
+        from rerank_plugin.models.ranking_model import in_precision
 
         with in_precision(self.options):
             return self.forward(inputs)

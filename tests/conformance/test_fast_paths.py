@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rerank_plugin.base.records import Query
 from rerank_plugin.inputs.lexical_features import LEX3, PAPER_NAMES
 from rerank_plugin.kernels.parallel import Workspace
-from rerank_plugin.models.duet.model import PARTS
+from rerank_plugin.models.baselines.duet import PARTS
 from rerank_plugin.models.encoded_path import EncodedDocuments
 from rerank_plugin.models.fast_paths import ModulePath
 from rerank_plugin.models.ranking_model import EncodingModel

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.models.knrm.model import KnrmConfig
+from rerank_plugin.models.baselines.knrm import KnrmConfig
 from tests import small
 
 NAMES = ("vector_matches", "overlap_text", "vector_cosine")  # in this order, with another one between

@@ -1,4 +1,4 @@
-"""DRMM in plain Python and double precision, from the paper and the decisions in ``models/drmm``.
+"""DRMM in plain Python and double precision, from the paper and the decisions in ``models/baselines/drmm.py``.
 
 A word is a pair (text, vector); the vector is None for a word that the model does not know.
 """

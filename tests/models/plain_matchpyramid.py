@@ -1,4 +1,4 @@
-"""MatchPyramid in plain Python, from the paper and the decisions in ``models/matchpyramid``.
+"""MatchPyramid in plain Python, from the paper and the decisions in ``models/baselines/matchpyramid.py``.
 
 A word is a pair (text, vector); the vector is None for a word that the model does not know. Convolutions and layers are
 pairs (weights, bias) of nested lists.

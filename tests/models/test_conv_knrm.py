@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from rerank_plugin.base.records import Query
-from rerank_plugin.models.conv_knrm.fast import FastConvKnrm
-from rerank_plugin.models.conv_knrm.model import ConvKnrm, ConvKnrmConfig, same_ngrams, similarities
+from rerank_plugin.models.baselines.conv_knrm import ConvKnrm, ConvKnrmConfig, same_ngrams, similarities
+from rerank_plugin.models.baselines.conv_knrm_fast import FastConvKnrm
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from tests import small

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rerank_plugin.inputs.builder import InputBuilder
-from rerank_plugin.models.delta_classifier.model import DeltaClassifier, DeltaClassifierConfig, difference_rows
+from rerank_plugin.models.baselines.delta_classifier import DeltaClassifier, DeltaClassifierConfig, difference_rows
 from rerank_plugin.text.vocabulary import Vocabulary
 from tests import small
 from tests.conformance.models import Case, make

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rerank_plugin.base.records import Query
-from rerank_plugin.models.drmm.model import Drmm, DrmmConfig, bins_of, precise_cosines
+from rerank_plugin.models.baselines.drmm import Drmm, DrmmConfig, bins_of, precise_cosines
 from rerank_plugin.text.vocabulary import Vocabulary
 from rerank_plugin.text.word_vectors import WordVectors
 from rerank_plugin.training.pairs import make_pools

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rerank_plugin.models.duet.model import Duet, DuetConfig, count_positions
+from rerank_plugin.models.baselines.duet import Duet, DuetConfig, count_positions
 from tests.conformance.models import DUET, Case, assert_same, make, opened, scores_of
 from tests.models import golden
 

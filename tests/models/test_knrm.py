@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from rerank_plugin.inputs.interactions import cosine_matrix
-from rerank_plugin.models.kernel_pooling import DEVIATIONS, MEANS, kernel_features, soft_counts
-from rerank_plugin.models.knrm.model import Knrm, KnrmConfig
+from rerank_plugin.models.baselines.kernel_pooling import DEVIATIONS, MEANS, kernel_features, soft_counts
+from rerank_plugin.models.baselines.knrm import Knrm, KnrmConfig
 from tests.models import golden, plain_knrm
 
 VECTORS = torch.tensor([[5.0, 5], [1, 0], [0, 1], [3, 4]])  # UNK first, with a vector that must not count; a, b, c

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rerank_plugin.models.matchpyramid.model import MatchPyramid, MatchPyramidConfig, dynamic_pool, grid_cells
+from rerank_plugin.models.baselines.matchpyramid import MatchPyramid, MatchPyramidConfig, dynamic_pool, grid_cells
 from tests.models import golden, plain_matchpyramid
 
 # The query 'a b', then padding; documents 'c a b' and one without words.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rerank_plugin.inputs.lexical_features import PAPER_NAMES
-from rerank_plugin.models.delta_classifier.model import OVERLAPS
+from rerank_plugin.models.baselines.delta_classifier import OVERLAPS
 from rerank_plugin.models.register import entry_of
 
 WEIGHTS = {

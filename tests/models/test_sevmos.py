@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rerank_plugin.models.sevmos.model import SevMos, SevMosConfig
+from rerank_plugin.models.baselines.sevmos import SevMos, SevMosConfig
 from tests.models import golden
 
 

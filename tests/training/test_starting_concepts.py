@@ -17,10 +17,10 @@ from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.knowledge.concept_vectors import save_concept_vectors
 from rerank_plugin.knowledge.entries import Concept
+from rerank_plugin.models.baselines.sevmos import SevMosConfig
 from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.ktrel.config import KtrelCConfig, KtrelConfig, KtrelWConfig
 from rerank_plugin.models.ktrel.model import Ktrel
-from rerank_plugin.models.sevmos.model import SevMosConfig
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.text import word_vectors

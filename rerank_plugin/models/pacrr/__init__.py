@@ -5,7 +5,7 @@ from rerank_plugin.models.register import register
 
 register(
     entry(
-        __name__,
+        f"{__name__}.model",
         "pacrr",
         "Pacrr",
         "PACRR ([P]): convolutions over similarities, max-pooled for each query word",

@@ -3,8 +3,8 @@
 
 One convolution for each n = 1, 2, 3, the same for queries and documents, turns every n adjacent words into an n-gram
 vector. Each size of the query's n-grams is compared with each size of the document's ('cross-match'), and the kernels
-of :mod:`~rerank_plugin.models.kernel_pooling` count each of the 9 matrices of cosines: 99 features, from which a linear
-layer and tanh compute the score. Conv-KNRM is a baseline of [K] (table 1).
+of :mod:`~rerank_plugin.models.baselines.kernel_pooling` count each of the 9 matrices of cosines: 99 features, from
+which a linear layer and tanh compute the score. Conv-KNRM is a baseline of [K] (table 1).
 
 In shapes F are the filters, K the kernels and n the words of an n-gram. The position of an n-gram is that of its first
 word, so there are N and M positions for n-grams of any size.
@@ -34,8 +34,7 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix, same_words
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.integrated_gradients import in_double, known_words
-from rerank_plugin.models.kernel_pooling import (
+from rerank_plugin.models.baselines.kernel_pooling import (
     KERNELS,
     kernel_cells,
     kernel_features,
@@ -43,6 +42,7 @@ from rerank_plugin.models.kernel_pooling import (
     tanh_attribution,
     without_matches,
 )
+from rerank_plugin.models.integrated_gradients import in_double, known_words
 from rerank_plugin.models.ranking_model import FixedVectorModel
 
 

@@ -1,4 +1,4 @@
-"""The fast path of Conv-KNRM: the scores of :class:`~rerank_plugin.models.conv_knrm.model.ConvKnrm`.
+"""The fast path of Conv-KNRM: the scores of :class:`~rerank_plugin.models.baselines.conv_knrm.ConvKnrm`.
 
 * A convolution is linear in the word vectors before its ReLU. The contributions of a word to an n-gram at each position
   in it (a tap) are a table over the words of the index, computed once per checkpoint, and an n-gram is a sum of n rows.
@@ -41,9 +41,9 @@ from rerank_plugin.kernels.dense_layers import (
 from rerank_plugin.kernels.exponential import exponential
 from rerank_plugin.kernels.intrinsics import AHEAD, LANES, prefetch_row
 from rerank_plugin.kernels.parallel import split
-from rerank_plugin.models.conv_knrm.model import ConvKnrmConfig
+from rerank_plugin.models.baselines.conv_knrm import ConvKnrmConfig
+from rerank_plugin.models.baselines.kernel_pooling import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
 from rerank_plugin.models.fast_paths import FastPath
-from rerank_plugin.models.kernel_pooling import DEVIATIONS, KERNELS, LOG_SCALE, MEANS, SMALLEST_COUNT
 
 BLOCK = 8 * ROWS  # n-grams whose vectors fit into the fastest cache
 POSITIONS = 8  # cosines of a document are padded to a multiple of this
@@ -84,7 +84,7 @@ class Scratch(NamedTuple):
 
 
 class FastConvKnrm(FastPath[ConvKnrmConfig]):
-    """Scores candidates like :class:`~rerank_plugin.models.conv_knrm.model.ConvKnrm`."""
+    """Scores candidates like :class:`~rerank_plugin.models.baselines.conv_knrm.ConvKnrm`."""
 
     of_index = True
     table_bytes = 2**30  # the largest table of taps

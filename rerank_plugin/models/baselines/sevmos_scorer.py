@@ -20,8 +20,8 @@ from rerank_plugin.kernels.arithmetic import REASSOCIATE
 from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.dense_layers import ROWS, DenseLayers, dense, pack_convolution, pad_vector, round_up
 from rerank_plugin.kernels.parallel import split
+from rerank_plugin.models.baselines.sevmos import SevMosConfig
 from rerank_plugin.models.fast_paths import EncodingScorer
-from rerank_plugin.models.sevmos.model import SevMosConfig
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.vector_store import VectorStore

@@ -34,9 +34,7 @@ from rerank_plugin.inputs.builder import Inputs
 from rerank_plugin.inputs.interactions import cosine_matrix
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import ModelConfig
-from rerank_plugin.models.integrated_gradients import in_double, known_words
-from rerank_plugin.models.interaction import InteractionModel
-from rerank_plugin.models.kernel_pooling import (
+from rerank_plugin.models.baselines.kernel_pooling import (
     KERNELS,
     kernel_cells,
     kernel_features,
@@ -44,6 +42,8 @@ from rerank_plugin.models.kernel_pooling import (
     tanh_attribution,
     without_matches,
 )
+from rerank_plugin.models.integrated_gradients import in_double, known_words
+from rerank_plugin.models.interaction import InteractionModel
 
 
 @dataclass(frozen=True)
