@@ -13,7 +13,7 @@ from rerank_plugin.base.filters import Filter, folded
 from rerank_plugin.base.strategy import ALL, Strategy, Term
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.java.jvm import java_class
-from rerank_plugin.text.pubmed_syntax import MOST_OF_NAME
+from rerank_plugin.strategies.syntax import MOST_OF_NAME
 
 _SMALL = "of|the|and|de|for|in|on|&"
 _CAPITAL = r"[^\W\d_a-zß-ÿ][\w'’.&-]*"

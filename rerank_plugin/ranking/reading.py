@@ -22,8 +22,8 @@ from rerank_plugin.ranking.citations import cited
 from rerank_plugin.ranking.known_names import KnownNames
 from rerank_plugin.ranking.pipeline import MOST_RANKED, Reading
 from rerank_plugin.ranking.suggestions import suggest
-from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, Reader, is_strategy
-from rerank_plugin.text.pubmed_tags import TAGS
+from rerank_plugin.strategies.syntax import MOST_CLAUSES, Reader, is_strategy
+from rerank_plugin.strategies.tags import TAGS
 from rerank_plugin.text.spelling import SPACED_NAME, spellings
 
 PLAIN: Literal["plain"] = "plain"

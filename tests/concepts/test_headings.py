@@ -11,7 +11,7 @@ from rerank_plugin.corpora import Problems
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.knowledge.entries import Concept, Relation
 from rerank_plugin.ranking.reading import read
-from rerank_plugin.text.pubmed_syntax import Reader
+from rerank_plugin.strategies.syntax import Reader
 from tests.annotated import knowledge_base
 
 CONCEPTS = [

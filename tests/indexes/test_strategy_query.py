@@ -12,7 +12,7 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.base.strategy import AND, NOT, OR, Group, Term
 from rerank_plugin.indexes import strategy_query
-from rerank_plugin.text.pubmed_syntax import Reader
+from rerank_plugin.strategies.syntax import Reader
 
 WORDS = "pain acute acuteness chronic of the life lives vaccine vaccinated vaccination".split()
 TEXTS = [

@@ -25,7 +25,7 @@ from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.lucene import NAMES, LuceneConfig
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.search import main as search
-from rerank_plugin.text.pubmed_syntax import Reader
+from rerank_plugin.strategies.syntax import Reader
 
 VALUES = {
     "year": ("2014", "2015-2016", "2016-", "-2014"),

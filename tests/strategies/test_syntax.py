@@ -6,7 +6,7 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.strategy import ranking_words
-from rerank_plugin.text.pubmed_syntax import MOST_CLAUSES, MOST_NESTED, Reader, is_strategy
+from rerank_plugin.strategies.syntax import MOST_CLAUSES, MOST_NESTED, Reader, is_strategy
 
 DOUBLED = "1 a\n" + "\n".join(f"{n} {n - 1} {{{n % 2}}} {n - 1}" for n in range(2, 40))  # 2^38 terms
 LINES = "1. diabetes[tiab]\n\n2. insulin OR metformin\n3. #1 AND #2\n4. 3 NOT (animals[mh:noexp] NOT humans[mh:noexp])"

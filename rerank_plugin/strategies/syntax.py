@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rerank_plugin.base.errors import InputError, nearest
 from rerank_plugin.base.strategy import ALL, AND, HEADINGS, NOT, OR, WORDS, Dates, Group, Strategy, Term
-from rerank_plugin.text.other_languages import OVID, summed_up
-from rerank_plugin.text.pubmed_dates import last_dates, read_date
-from rerank_plugin.text.pubmed_lines import HISTORY, filters_strategy, lines, of_ovid
-from rerank_plugin.text.pubmed_tags import SUBSETS, TAGS, UNANSWERED
-from rerank_plugin.text.pubmed_tokens import Token, fault, tagged_parentheses, tokens_of
-from rerank_plugin.text.qualifiers import is_qualifier, narrower, with_qualifier
-from rerank_plugin.text.term_mapping import Headings, Names
+from rerank_plugin.strategies.lines import HISTORY, filters_strategy, lines, of_ovid
+from rerank_plugin.strategies.other_languages import OVID, summed_up
+from rerank_plugin.strategies.qualifiers import is_qualifier, narrower, with_qualifier
+from rerank_plugin.strategies.tags import SUBSETS, TAGS, UNANSWERED
+from rerank_plugin.strategies.tokens import Token, fault, last_dates, read_date, tagged_parentheses, tokens_of
 
 MOST_CLAUSES = 1000
 MOST_NESTED = 100  # parentheses in parentheses, and groups in groups, those of earlier lines included
@@ -459,3 +457,21 @@ def _together(terms: list[Strategy | None], operator: str = AND) -> Any:
     """The terms joined by an operator; None if there are none."""
     kept = tuple(term for term in terms if term is not None)
     return Group(operator, kept) if len(kept) > 1 else kept[0] if kept else None
+
+
+class Headings(Protocol):
+    """The headings of MeSH, as of :class:`~rerank_plugin.concepts.headings.Headings`."""
+
+    def heading(self, name: str) -> str | None: ...
+
+    def longest(self, words: list[str]) -> tuple[int, str] | None: ...
+
+    def below(self, heading: str) -> tuple[str, ...]: ...
+
+
+class Names(Protocol):
+    """The authors and journals of an index."""
+
+    def longest(self, words: list[str]) -> tuple[int, Term] | None: ...
+
+    def count(self, strategy: Strategy) -> int: ...

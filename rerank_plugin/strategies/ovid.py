@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
-from rerank_plugin.text.qualifiers import QUALIFIERS
+from rerank_plugin.strategies.qualifiers import QUALIFIERS
 
-FIELDS = {
+PUBMED_TAGS = {  # by Ovid's code of a field
     "ti": ("ti",), "ab": ("ab",), "tw": ("tiab",), "mp": ("tw",), "kw": ("ot",), "kf": ("ot",), "af": ("all",),
     "sh": ("mh:noexp",), "pt": ("pt",), "lg": ("la",), "la": ("la",), "au": ("au",), "jn": ("ta",), "jw": ("ta",),
     "nm": ("nm",), "rn": ("rn",), "fs": ("sh:noexp",), "yr": ("dp",), "ez": ("edat",), "da": ("edat",), "dt": ("crdt",),
 }  # fmt: skip
-SIMILAR = {"hw": ("mh",)}  # words of headings, for which PubMed has entire headings only
+SIMILAR_TAGS = {"hw": ("mh",)}  # words of headings, for which PubMed has entire headings only
 QUALIFIED = r"(?P<codes>[a-z]{2}(?:,[ ]?[a-z]{2})*)?(?:[ ]\[[^\[\]]*\])?"  # behind a heading's slash
 DEFAULT = ("tw",)  # of words without a field, as .mp.
-_CODES = "|".join(FIELDS)
+_CODES = "|".join(PUBMED_TAGS)
 _SUFFIX = rf"(?:\.(?P<{{}}>(?:{_CODES})(?:,(?:{_CODES}))*)\.?(?=[\s)]|$))?"
 _NO_OPERATOR = r"(?!\s(?:or|and|not|adj\d*)\s)"
 _TOKEN = re.compile(
@@ -192,7 +192,7 @@ def _level(query: str, at: int, depth: int, loosened: list[str]) -> tuple[_Node,
     return parts[0] if len(parts) == 1 else _Node(operator=operators.pop(), parts=tuple(parts)), at
 
 
-def tags(codes: str | None, known: Mapping[str, tuple[str, ...]] = FIELDS) -> tuple[str, ...]:
+def tags(codes: str | None, known: Mapping[str, tuple[str, ...]] = PUBMED_TAGS) -> tuple[str, ...]:
     """PubMed's tags of Ovid's codes, ``ti,ab``."""
     of_codes = (known.get(code.strip(), ()) for code in (codes or "").lower().split(","))
     tags = list(dict.fromkeys(tag for tags in of_codes for tag in tags))

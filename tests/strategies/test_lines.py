@@ -3,9 +3,9 @@
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.text.ovid import translated
-from rerank_plugin.text.pubmed_lines import lines
-from rerank_plugin.text.pubmed_syntax import Reader, is_strategy
+from rerank_plugin.strategies.lines import lines
+from rerank_plugin.strategies.ovid import translated
+from rerank_plugin.strategies.syntax import Reader, is_strategy
 
 PAGE = (
     "#3\t...\t>\tSearch: #1 AND #2\t1,234\t05:12:33\n"

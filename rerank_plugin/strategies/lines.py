@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.metadata_fields import LANGUAGE_FORMS
-from rerank_plugin.text import ovid
-from rerank_plugin.text.other_languages import is_ovid, note_other_languages
+from rerank_plugin.strategies import ovid
+from rerank_plugin.strategies.other_languages import is_ovid, note_other_languages
 
 _NUMBERED = re.compile(r"\s*#?(\d{1,4})(?:[.):]\s*|\s+)(?=\S)")
 _MARKED = re.compile(r"\s*(?:#\d|\d{1,4}(?:[.):]|\t| {2}))")  # a number that begins a line of a strategy for sure

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from rerank_plugin.text import ovid
-from rerank_plugin.text.qualifiers import QUALIFIERS
+from rerank_plugin.strategies import ovid
+from rerank_plugin.strategies.qualifiers import QUALIFIERS
 
-_FIELDS = {**ovid.FIELDS, **ovid.SIMILAR}
-_CODES = "|".join(_FIELDS)
+_TAGS = {**ovid.PUBMED_TAGS, **ovid.SIMILAR_TAGS}
+_CODES = "|".join(_TAGS)
 _HEADING = r"(\*?)[\"']?([^\W\d_][\w, '-]{1,80}?)[\"']?/"
 _QUALIFIER = f"(?:{'|'.join(QUALIFIERS)})"
 _QUALIFIED = rf"(?:{_QUALIFIER}(?:,[ ]?{_QUALIFIER})*)?(?:[ ]\[[^\[\]]*\])?"  # and/or, yes/no are none
 
 
 def _tag(codes: str) -> str:
-    return " or ".join(f"[{name}]" for name in ovid.tags(codes, _FIELDS))
+    return " or ".join(f"[{name}]" for name in ovid.tags(codes, _TAGS))
 
 
 def _word(text: str) -> str:
