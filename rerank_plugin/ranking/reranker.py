@@ -32,8 +32,7 @@ from rerank_plugin.models.relevance import Relevance
 from rerank_plugin.models.sharing import fetch, push, save_shared
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.cascade import Stage, load_stages
-from rerank_plugin.ranking.explain import explain, place_of
-from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.explanation import Explanation, explain, place_of
 from rerank_plugin.ranking.hits import (
     NO_LUCENE_NUMBER,
     Hit,

@@ -15,8 +15,7 @@ from rerank_plugin.base.stopping import stop_if_asked
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.inputs.matches import WordMatches
-from rerank_plugin.ranking.explain import explain
-from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.explanation import Explanation, explain
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.ranking.scores import checked_scores
 from rerank_plugin.rerankers import Scorer

@@ -25,8 +25,7 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.opening import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Cascade, ScoringStage, Stage, load_stages
-from rerank_plugin.ranking.explain import explain, place_of
-from rerank_plugin.ranking.explanation import Explanation
+from rerank_plugin.ranking.explanation import Explanation, explain, place_of
 from rerank_plugin.ranking.pipeline import OpenPipeline, Ranking, rank, rank_together
 from rerank_plugin.ranking.reading import Reading, read
 from rerank_plugin.ranking.recommended import ENCODED, Recommended

@@ -7,8 +7,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.ranking import pipeline
-from rerank_plugin.ranking.explain import explain
-from rerank_plugin.ranking.rank_changes import compared_place, sentence
+from rerank_plugin.ranking.explanation import compared_place, explain, sentence
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from tests.ranking.scorers import ByLength
 
