@@ -77,8 +77,8 @@ def main(argv: list[str] | None = None) -> None:
     if options.output is None:
         print(text, end="")
         return
-    from rerank_plugin.evaluation.comparison_page import COMPARISON_PAGE
     from rerank_plugin.evaluation.report import REPORT
+    from rerank_plugin.evaluation.run_comparison import COMPARISON_PAGE
     from rerank_plugin.files.outputs import replacing
 
     kind = COMPARISON_PAGE if options.format == HTML else REPORT
@@ -112,9 +112,9 @@ def compared(options) -> str:
 
     from rerank_plugin.corpora import judgments
     from rerank_plugin.evaluation import report, run_comparison
-    from rerank_plugin.evaluation.comparison_page import page
     from rerank_plugin.evaluation.evaluation import evaluate
     from rerank_plugin.evaluation.measures import DEFAULTS
+    from rerank_plugin.evaluation.run_comparison import page
     from rerank_plugin.files.runs import read_run
 
     measures, judged = checked(options.measures or DEFAULTS), judgments(options.qrels)

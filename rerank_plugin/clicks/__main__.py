@@ -69,17 +69,15 @@ def main(argv: list[str] | None = None) -> None:
 
 def convert(options: Namespace) -> None:
     """Convert a click log to a folder of queries and judgments."""
-    from rerank_plugin.clicks import folder as click_folder
-    from rerank_plugin.clicks import log_filters as click_filters
+    from rerank_plugin.clicks import judgments as click_judgments
     from rerank_plugin.clicks import logs as click_logs
-    from rerank_plugin.clicks.relevance import formula
 
-    relevance = formula(options.formula, options.mu, options.lambda_)
+    relevance = click_judgments.formula(options.formula, options.mu, options.lambda_)
     keep = tuple(name for name in ("boolean", "field", "author") if getattr(options, f"keep_{name}"))
-    texts, counts = click_filters.filters(options.max_words, options.min_documents, options.min_clicked, keep)
+    texts, counts = click_logs.filters(options.max_words, options.min_documents, options.min_clicked, keep)
     source = " ".join(map(str, options.log))
     click_log = click_logs.read(*options.log, progress=lambda lines: commandline.progress(lines, "reading", "lines"))
-    summary = click_folder.write(
+    summary = click_judgments.write(
         options.output, click_log, relevance, texts, counts, options.seed, options.balance, source, options.overwrite
     )
     print(f"{source}: {summary.read:,} queries")

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks import logs as click_logs
-from rerank_plugin.clicks.folder import balanced, filtered, split, write
-from rerank_plugin.clicks.log_filters import filters, has_field, is_author_search, is_boolean
-from rerank_plugin.clicks.logs import ClickLog, Counts, LoggedQuery, derived_id, merged
-from rerank_plugin.clicks.relevance import formula, grades
+from rerank_plugin.clicks.judgments import balanced, filtered, formula, grades, split, write
+from rerank_plugin.clicks.logs import (
+    ClickLog,
+    Counts,
+    LoggedQuery,
+    derived_id,
+    filters,
+    has_field,
+    is_author_search,
+    is_boolean,
+    merged,
+)
 from rerank_plugin.corpora import Query, judgments, queries, queries_and_judgments
 from rerank_plugin.corpora.formats import beir
 from rerank_plugin.files.runs import read_run

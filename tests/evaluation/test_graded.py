@@ -6,8 +6,7 @@ import ir_measures
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.evaluation.graded import err, ndcg
-from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.evaluation.measures import Evaluator, err, ndcg
 from tests.evaluation.runs import by_chance, ranked
 
 # Grades of the ranking 1 0 2 3; judged are 3 2 1 0.

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.evaluation.values import Evaluator
+from rerank_plugin.evaluation.measures import Evaluator
 from rerank_plugin.files.runs import RankedList, read_run, write_run
 from tests.evaluation.runs import EVERY_MEASURE, by_chance, mean_measures, ranked
 
