@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rerank_plugin.corpora.json_keys import keys_of
+from rerank_plugin.corpora.json_texts import keys_of
 from rerank_plugin.corpora.metadata import folded_key, is_empty
 from rerank_plugin.corpora.problems import BAD_JSON_LINE
 from rerank_plugin.files.text_files import BUFFER, DAMAGED, beginning, byte_lines, damaged, open_text

@@ -13,8 +13,9 @@ otherwise repeats it in other words or languages: in English if there is one. Th
 is the date of the issue, or else of the article online. The entry date (``[edat]``) is that of PubMed's ``pubmed``, the
 create date (``[crdt]``) that of its ``entrez``, as NLM's DTD says; or else that of the MEDLINE record.
 
-Files are untrusted: `safe_xml` reads them. A malformed file is read again from its beginning by `broken_xml`, which
-loses only the damaged records. Entities other than XML's own five are not expanded; the missing text is reported.
+Files are untrusted: `xml_records` reads them. A malformed file is read again from its beginning by
+`well_formed_records`, which loses only the damaged records. Entities other than XML's own five are not
+expanded; the missing text is reported.
 """
 
 from __future__ import annotations
@@ -33,11 +34,10 @@ from lxml import etree
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import PMID_VERSION
 from rerank_plugin.base.records import Document
-from rerank_plugin.corpora import broken_xml
 from rerank_plugin.corpora.metadata import DOI, LONG, LONGEST, ImpossibleDate, pubmed_address, read_date
 from rerank_plugin.corpora.problems import MALFORMED_XML, NOT_PUBMED, UNEXPANDED, UNUSABLE_METADATA, Problems, usable
 from rerank_plugin.corpora.records import NO_ABSTRACT, Deletion, DocumentStream
-from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
+from rerank_plugin.corpora.xml_records import MalformedXmlError, Records, well_formed_records
 from rerank_plugin.corpora.xml_text import text_of
 from rerank_plugin.files.text_files import DAMAGED, damaged, open_bytes, rereadable
 from rerank_plugin.text.markup import without_brackets
@@ -117,7 +117,7 @@ def _records(path: Path, error: MalformedXmlError | None, problems: Problems) ->
     """
     try:
         if error is not None:
-            yield from broken_xml.records(path, error, lambda where: problems.add(MALFORMED_XML, where))
+            yield from well_formed_records(path, error, lambda where: problems.add(MALFORMED_XML, where))
             return
         records, empty = Records(path, *ARTICLES, *DELETIONS), True
         for record in records:

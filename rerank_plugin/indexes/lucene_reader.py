@@ -18,9 +18,8 @@ from rerank_plugin.base.filters import DATES, FILTERS, Filter, years
 from rerank_plugin.base.metadata_fields import COMPARED
 from rerank_plugin.base.records import Document
 from rerank_plugin.base.stopping import LateError, Stopped, may_be_stopped, seconds_left, stop_if_asked
-from rerank_plugin.corpora.json_keys import TEXT_KEYS, TITLE_KEYS
 from rerank_plugin.corpora.json_objects import parse
-from rerank_plugin.corpora.json_texts import first_value, text_of
+from rerank_plugin.corpora.json_texts import TEXT_KEYS, TITLE_KEYS, first_value, text_of
 from rerank_plugin.corpora.metadata import metadata_of
 from rerank_plugin.java.jvm import java_class, java_path, start_jvm
 from rerank_plugin.text.markup import without_markup

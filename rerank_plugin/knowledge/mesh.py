@@ -96,13 +96,13 @@ def xml_source(path: Path) -> Source:
 
     Format: https://www.nlm.nih.gov/databases/dtd/nlmdescriptorrecordset_20240101.dtd and its predecessors. The terms of
     all concepts are read, including permuted terms such as "Infarction, Myocardial". Memory does not grow with the text
-    of records (see `safe_xml`).
+    of records (:mod:`rerank_plugin.corpora.xml_records`).
     """
     return _source("mesh-xml", _xml_descriptors(path))
 
 
 def _xml_descriptors(path: Path) -> Iterator[Descriptor]:
-    from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
+    from rerank_plugin.corpora.xml_records import MalformedXmlError, Records
 
     empty = True
     try:

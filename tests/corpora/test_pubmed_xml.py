@@ -9,7 +9,7 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Document, Problems, documents
-from rerank_plugin.corpora.safe_xml import Records
+from rerank_plugin.corpora.xml_records import Records
 from tests.corpora.pubmed import BOOK, ENTITY, OLD, article, deletion, read, xml
 
 

@@ -26,8 +26,8 @@ REFERENCES = ("ref", "references")
 def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
     """Stream the documents of files in XML, in their order."""
     with naming_extras("reading BioC"):
-        from rerank_plugin.corpora import xml_documents
-    return xml_documents.documents(paths, problems, ids_required, "document", _of_xml)
+        from rerank_plugin.corpora import xml_records
+    return xml_records.documents(paths, problems, ids_required, "document", _of_xml)
 
 
 def _of_xml(element: Any) -> Record:

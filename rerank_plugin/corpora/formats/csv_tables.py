@@ -15,7 +15,7 @@ from pathlib import Path
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document, Judgments
 from rerank_plugin.corpora.formats import qrels, tsv
-from rerank_plugin.corpora.json_keys import ALIASES, TEXT_KEYS, TITLE_KEYS
+from rerank_plugin.corpora.json_texts import ALIASES, TEXT_KEYS, TITLE_KEYS
 from rerank_plugin.corpora.metadata import folded_key, is_empty, whole_number
 from rerank_plugin.corpora.problems import LONGEST, Problems
 from rerank_plugin.corpora.records import Record, text_lines, usable_documents

@@ -23,8 +23,8 @@ JOURNALS = ("periodical/abbr-1", "alt-periodical/abbr-1", "periodical/full-title
 def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
     """Stream the documents of files, in their order."""
     with naming_extras("reading EndNote XML"):
-        from rerank_plugin.corpora import xml_documents
-    return xml_documents.documents(paths, problems, ids_required, "record", _record)
+        from rerank_plugin.corpora import xml_records
+    return xml_records.documents(paths, problems, ids_required, "record", _record)
 
 
 def _record(record: Any) -> Record:

@@ -41,8 +41,8 @@ _WORDS = re.compile(r"[\s.-]+")
 def documents(paths: Iterable[Path], problems: Problems, ids_required: bool = True) -> Iterator[Document]:
     """Stream the documents of files, in their order."""
     with naming_extras("reading JATS"):
-        from rerank_plugin.corpora import xml_documents
-    return xml_documents.documents(paths, problems, ids_required, "article", _record)
+        from rerank_plugin.corpora import xml_records
+    return xml_records.documents(paths, problems, ids_required, "article", _record)
 
 
 def _record(article: Any) -> Record:

@@ -8,7 +8,7 @@ Metadata (date, journal, ...: :mod:`rerank_plugin.base.filters`) are read from t
 The id (a string or an integer) is under ``_id``, ``id``, ``docid``, ``doc_id`` or ``pmid``, the title under ``title``
 or ``question``, the abstract under ``text``, ``abstract``, ``body``, ``paragraphs``, ``answer``, ``content`` or
 ``contents``: the first that holds a text. The keys of Europe PMC, pubmed_parser, MEDLINE and others follow, in any
-letter case, also those of full texts (:mod:`rerank_plugin.corpora.json_keys`). A text may be a list, labelled parts or
+letter case, also those of full texts (:mod:`rerank_plugin.corpora.json_texts`). A text may be a list, labelled parts or
 an inverted index (:mod:`rerank_plugin.corpora.json_texts`), and a record lie in others
 (:mod:`rerank_plugin.corpora.json_objects`). A title may be in ``metadata``, as in CORD-19; ``contents`` that begin with
 the title lose it. Tags and entities are markup.
@@ -24,9 +24,17 @@ from pathlib import Path
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.corpora.formats import bioc, clinical_trials
-from rerank_plugin.corpora.json_keys import QUERY_ID_KEYS, QUERY_TEXT_KEYS, TITLE_KEYS, keys_of, present
 from rerank_plugin.corpora.json_objects import objects
-from rerank_plugin.corpora.json_texts import first_text, first_value, without_title
+from rerank_plugin.corpora.json_texts import (
+    QUERY_ID_KEYS,
+    QUERY_TEXT_KEYS,
+    TITLE_KEYS,
+    first_text,
+    first_value,
+    keys_of,
+    present,
+    without_title,
+)
 from rerank_plugin.corpora.metadata import folded_key, is_empty, whole_number
 from rerank_plugin.corpora.problems import BAD_JSON_LINE, UNREAD_PART, UNREAD_TEXT, Problems
 from rerank_plugin.corpora.records import Record, usable_documents

@@ -61,7 +61,7 @@ def queries(path: Path, selected: object = (), field: str | None = None) -> Iter
 
 def _xml_queries(path: Path, field: str | None) -> Iterator[tuple[str, str, str]]:
     with naming_extras("reading topics in XML"):
-        from rerank_plugin.corpora.safe_xml import MalformedXmlError, Records
+        from rerank_plugin.corpora.xml_records import MalformedXmlError, Records
 
     try:
         for topic in Records(path, "topic", "TOPIC", "Topic"):

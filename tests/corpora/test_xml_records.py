@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.corpora import Document, Problems, broken_xml, documents
+from rerank_plugin.corpora import Document, Problems, documents, xml_records
 from tests.corpora.pubmed import BOOK, ENTITY, OLD, article, deletion, read, xml
 
 DAMAGES = ["\x00", "\x0b", "&", "&nbsp;", "<", "< 5", "<b>", "</b>", "<!--", "\ufffe", "&#0;", "]]>"]
@@ -157,9 +157,9 @@ def test_records_that_cross_chunks_and_one_that_is_too_long(put, tmp_path, monke
     parts = [article("1"), f"<!-- {article('2')} -->", article("3", "&"), article("4"), "<PubmedArticle>" + "x" * 9000,
              article("5"), "<!-- <b> " + "y" * 9000, article("6")]  # fmt: skip
     put("a.xml", xml(*parts))
-    monkeypatch.setattr(broken_xml, "LONGEST", 5000)
+    monkeypatch.setattr(xml_records, "LONGEST", 5000)
     for chunk in (1, 7, 64, 1 << 20):
-        monkeypatch.setattr(broken_xml, "CHUNK", chunk)
+        monkeypatch.setattr(xml_records, "CHUNK", chunk)
         docs, places_by_kind = read(tmp_path)
         assert ids(docs) == "1 4 5 6" and len(places_by_kind[BROKEN]) == 2
 
@@ -173,8 +173,8 @@ def test_records_that_cross_chunks_and_one_that_is_too_long(put, tmp_path, monke
     ids=["without a tag", "with one damaged record"],
 )
 def test_memory_does_not_grow_with_a_broken_file(put, monkeypatch, text, count):
-    monkeypatch.setattr(broken_xml, "LONGEST", 1 << 17)
-    monkeypatch.setattr(broken_xml, "CHUNK", 1 << 16)
+    monkeypatch.setattr(xml_records, "LONGEST", 1 << 17)
+    monkeypatch.setattr(xml_records, "CHUNK", 1 << 16)
     spec, problems = put("a.xml", text), Problems()
     tracemalloc.start()
     assert sum(1 for _ in documents(spec, problems)) == count
@@ -208,7 +208,7 @@ def test_undamaged_records_are_read_once_and_in_order(tmp_path_factory, count, d
     path, problems = tmp_path_factory.mktemp("xml") / "a.xml", Problems()
     path.write_text(xml(*records), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broken_xml, "CHUNK", chunk)
+        patch.setattr(xml_records, "CHUNK", chunk)
         docs = list(documents(str(path), problems))
     expected = {str(i + 1): Document(str(i + 1), f"Title {i}", "Words.") for i in range(count)}
     read = [document.id for document in docs]
