@@ -16,8 +16,8 @@ import httpx
 import numpy as np
 
 import rerank_plugin as rp
-from rerank_plugin.base.progress import progress
 from rerank_plugin.base.records import Judgments
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.clicks.simulation import ClickModel, attractiveness
 from rerank_plugin.corpora import queries_and_judgments
 from rerank_plugin.options import run

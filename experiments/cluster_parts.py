@@ -19,7 +19,7 @@ import numpy as np
 
 from rerank_plugin import Index, InputError, Query, Searcher
 from rerank_plugin.base.memory import MEGABYTE
-from rerank_plugin.base.progress import progress
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import OpenShards, Question, RemoteIndex
 from rerank_plugin.cluster.messages import packed, unpacked

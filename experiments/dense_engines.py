@@ -28,7 +28,7 @@ import numpy as np
 
 import rerank_plugin as rp
 from rerank_plugin import options as commandline
-from rerank_plugin.base.progress import progress
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
 from rerank_plugin.encoding.faiss_export import ExportConfig, export_faiss
 from rerank_plugin.encoding.index_encoder import IndexEncoder

@@ -18,7 +18,7 @@ import numpy as np
 
 from rerank_plugin import Document, InputError
 from rerank_plugin import options as commandline
-from rerank_plugin.base.progress import progress
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.corpora import CORPUS, accepted, documents
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.text.tokenizer import split_sentences

@@ -19,7 +19,7 @@ from matplotlib.transforms import Bbox
 
 import rerank_plugin as rp
 from experiments.overlap import shown
-from rerank_plugin.base.progress import progress
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.benchmark import machine
 from rerank_plugin.corpora import documents, queries_and_judgments
 from rerank_plugin.encoding.index_encoder import IndexEncoder

@@ -15,8 +15,8 @@ import numpy as np
 import rerank_plugin as rp
 from experiments.overlap import shown
 from rerank_plugin import options as commandline
-from rerank_plugin.base.progress import progress
 from rerank_plugin.base.records import Judgments
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.corpora import QUERIES, accepted, queries_and_judgments
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.files.tables import markdown

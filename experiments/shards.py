@@ -23,7 +23,7 @@ import numpy as np
 import rerank_plugin as rp
 from experiments.cluster_plan import sampled
 from rerank_plugin import options as commandline
-from rerank_plugin.base.progress import progress
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.opening import open_index

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import DEPTH
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.models.base import RerankerOptions
 

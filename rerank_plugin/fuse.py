@@ -7,8 +7,7 @@ import logging
 from pathlib import Path
 
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 
 log = logging.getLogger(__name__)
 

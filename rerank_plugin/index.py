@@ -15,7 +15,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.encoding.faiss_export import ExportConfig
-from rerank_plugin.indexes.vector_store import DEPTH, ENCODER
+from rerank_plugin.indexes.vector_store import ENCODER, RECALL_DEPTH
 from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_pieces
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     searched = "all of them are searched"
     if number > 1:
         searched = f"a search of {store.probes:,} of {number:,} lists finds {store.description['recall']:.1%}"
-    print(f"{folder}: recall of the best {DEPTH:,} documents: {searched}")
+    print(f"{folder}: recall of the best {RECALL_DEPTH:,} documents: {searched}")
 
 
 def export(options: Namespace) -> None:

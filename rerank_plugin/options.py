@@ -19,12 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from rerank_plugin.base.errors import InputError, nearest
+from rerank_plugin.base.errors import FAULT, InputError, describe_error, nearest
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.base.failures import FAULT, describe_error
-from rerank_plugin.base.progress import progress, set_up_logging  # noqa: F401 (commands take them from here)
 from rerank_plugin.base.settings import SHARED, Setting, chosen, settings
-from rerank_plugin.base.terminal import drop_output, shown, standard_output
+from rerank_plugin.base.terminal import drop_output, progress, set_up_logging, shown, standard_output  # noqa: F401 (commands take them from here)
 from rerank_plugin.files.text_files import refuse_rereading_pipes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import DEPTH
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.corpora import QUERIES, accepted
 from rerank_plugin.models.base import RerankerOptions
 

@@ -13,8 +13,7 @@ import pytest
 
 from rerank_plugin import Searcher, __version__
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import SystemFailure
-from rerank_plugin.base.failures import FAULT, describe_error, system_failure
+from rerank_plugin.base.errors import FAULT, SystemFailure, describe_error, system_failure
 from rerank_plugin.base.terminal import escaped
 from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.index_folder import Index

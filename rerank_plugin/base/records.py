@@ -5,9 +5,6 @@ from typing import Any, NamedTuple, TypeGuard
 
 from rerank_plugin.base.filters import Filter
 
-DEPTH = 500  # candidates of a query, by default everywhere
-
-
 BYTE_ORDER_MARKS = ("\ufeff", "\ufffe")  # readers of files, and of Java's texts, take them off, or swap what follows
 
 

@@ -1,4 +1,4 @@
-"""Configuration fields that commands offer as options: name, help, default and bounds are declared once."""
+"""Configuration fields that commands offer as options: name, help, default and bounds are declared once. And DEPTH."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rerank_plugin.base.errors import InputError
 
+DEPTH = 500  # candidates of a query, by default everywhere
 SHARED = ""  # the help of an option that another configuration of the same command declares
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}  # by the names of operators, and of pydantic
 

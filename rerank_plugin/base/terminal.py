@@ -1,4 +1,4 @@
-"""Standard output and the characters that a terminal would act on.
+"""Standard output, the characters that a terminal would act on, and what goes to stderr: the log, and progress bars.
 
 Titles, ids and paths come from files of anybody. A terminal runs the escape sequences in them, and shows the text after
 a change of direction in another order; so they are escaped there. Files and pipes get them as they are.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import codecs
 import errno
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 STDOUT = "standard output"  # its name in messages
 # Control characters but tab and line feed, marks and changes of direction, invisible characters (not the two joiners,
@@ -125,3 +127,43 @@ def _lenient(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 codecs.register_error(LENIENT, _lenient)
+
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS = 10.0  # between progress lines if stderr is not a terminal
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Send log messages to stderr (results go to stdout); libraries log only warnings and errors."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, force=True)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Formatter())
+    for name in ("rerank_plugin", "__main__"):
+        logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class _Formatter(logging.Formatter):
+    """Messages as stderr shows them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record), sys.stderr)
+
+
+def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
+    """Yield ``items`` and show progress: a tqdm bar on a terminal, log lines otherwise."""
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(items, desc=description, unit=f" {unit}", total=total, file=sys.stderr)
+        return
+    started = reported = time.monotonic()
+    count = 0
+    for count, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        if now - reported >= PROGRESS_SECONDS:
+            reported = now
+            of_total = f" of {total:,}" if total else ""
+            log.info("%s: %s%s %s (%.0f/s)", description, f"{count:,}", of_total, unit, count / (now - started))

@@ -14,8 +14,8 @@ from random import Random
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.progress import progress, set_up_logging
 from rerank_plugin.base.records import Query
+from rerank_plugin.base.terminal import progress, set_up_logging
 from rerank_plugin.benchmark.best_matches import Ranked, best_matches
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.forward import ForwardIndex

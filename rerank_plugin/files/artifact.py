@@ -28,8 +28,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.files.arrays import are_below, are_finite, are_offsets, are_sorted, open_array
 from rerank_plugin.files.checksums import SEAL, describe_file, describe_parts, fault, is_sound, passed, sealed
 from rerank_plugin.files.downloads import check_downloaded

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice
 from pathlib import Path
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.files.regular_files import regular
 
 SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".bin")

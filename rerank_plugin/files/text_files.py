@@ -26,9 +26,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, system_failure
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.base.failures import system_failure
 from rerank_plugin.files import zips
 
 BUFFER = 1 << 18

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.files.checksums import is_sound, sealed
 from rerank_plugin.files.string_table import StringsInMemory, StringTable
 from rerank_plugin.indexes.forward import ForwardIndex

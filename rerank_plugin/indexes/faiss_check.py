@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 BATCH = 1 << 16  # lists whose ids are compared between two looks at the clock
-QUERIES, DEPTH = 4, 100
+QUERIES, CHECKED_DEPTH = 4, 100
 
 
 class Fault(Exception):
@@ -136,7 +136,7 @@ def main(path: str, memory: str, seconds: str) -> None:
                 raise Fault(f"the file is longer than its index, by {more:,} B: files were joined, or bytes repeated")
         check(index, index.d, index.ntotal)
         queries = np.random.default_rng(0).standard_normal((QUERIES, index.d)).astype(np.float32)
-        index.search(np.concatenate([queries, np.zeros_like(queries)]), min(DEPTH, max(index.ntotal, 1)))
+        index.search(np.concatenate([queries, np.zeros_like(queries)]), min(CHECKED_DEPTH, max(index.ntotal, 1)))
     except (Fault, RuntimeError, MemoryError) as error:
         print(str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
         sys.exit(1)

@@ -15,8 +15,7 @@ from weakref import finalize, proxy
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage, system_failure
+from rerank_plugin.base.errors import InputError, damage, system_failure
 from rerank_plugin.base.filters import FILTERS, Filter
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document

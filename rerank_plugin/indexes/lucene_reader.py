@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.filters import DATES, FILTERS, Filter, years
 from rerank_plugin.base.metadata_fields import COMPARED
 from rerank_plugin.base.records import Document

@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.base.errors import InputError, SystemFailure
-from rerank_plugin.base.failures import system_failure
+from rerank_plugin.base.errors import InputError, SystemFailure, system_failure
 from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document

@@ -68,7 +68,7 @@ FLAT = 50_000  # documents that are searched exhaustively: all of an index, or t
 PROBES = 512  # inverted lists that a search reads, and more where they hold fewer than `FLAT` documents
 RANGE = 4096  # positions that a thread takes at once
 MANY = 1 << 16  # documents whose products are shared among threads: one takes a millisecond for them
-QUERIES, DEPTH = 100, 1000  # of the measurement of recall
+QUERIES, RECALL_DEPTH = 100, 1000  # of the measurement of recall
 VECTORS = Artifact(
     "the vectors of a segment",
     "vectors.json",
@@ -333,7 +333,7 @@ class VectorStore(VectorSearch):
         lists = np.searchsorted(positions, self.lists)
         return Fitting(positions, lists, np.diff(lists, axis=1).sum(axis=0))
 
-    def recall(self, seed: int, queries: np.ndarray | None = None, depth: int = DEPTH) -> float:
+    def recall(self, seed: int, queries: np.ndarray | None = None, depth: int = RECALL_DEPTH) -> float:
         """The share of the best ``depth`` documents that searches find, in the mean of some queries.
 
         Args:

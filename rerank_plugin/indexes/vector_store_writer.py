@@ -36,10 +36,10 @@ from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
 from rerank_plugin.indexes.layout import PIECES, derived_folder
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
-    DEPTH,
     FLAT,
     HELD,
     PROBES,
+    RECALL_DEPTH,
     VECTOR_STORE,
     VECTORS,
     VectorStore,
@@ -184,7 +184,7 @@ class ListsConfig:
     Attributes:
         lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
         probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents.
-        floor: the recall at `DEPTH` below which the store is not kept.
+        floor: the recall at `RECALL_DEPTH` below which the store is not kept.
     """
 
     lists: int | None = setting(
@@ -264,7 +264,7 @@ def write_store(
         if described["recall"] < config.floor:
             raise InputError(
                 f"searches of {probes} of {lists} inverted lists find {described['recall']:.0%} of the "
-                f"{DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
+                f"{RECALL_DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
         del store, parts
         describe_store(writing, index, described)

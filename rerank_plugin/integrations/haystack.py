@@ -16,7 +16,7 @@ from typing import Any
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.filters import FILTERS, LISTS, Filter, years
-from rerank_plugin.base.records import DEPTH
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.integrations.documents import FIRST_STAGE_SCORE, rerank, retrieve
 from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.extras import require
-from rerank_plugin.base.failures import damage
 from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.downloads import check_downloaded
 

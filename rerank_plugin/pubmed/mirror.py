@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.files.outputs import INNER, locked, replacing, writing_to
 from rerank_plugin.pubmed.distribution import FOLDERS, MD5, SourceFile, md5_of
 

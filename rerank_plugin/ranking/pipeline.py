@@ -20,7 +20,8 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError, UnavailableError
 from rerank_plugin.base.filters import Filter
-from rerank_plugin.base.records import DEPTH, Missing, Query
+from rerank_plugin.base.records import Missing, Query
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import DEPTH, Query
+from rerank_plugin.base.records import Query
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.corpora import queries as read_queries
 from rerank_plugin.files.runs import RankedList, distinct, strictly_decreasing
 from rerank_plugin.indexes.index_folder import Index

@@ -15,7 +15,8 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter, Values
-from rerank_plugin.base.records import DEPTH, Query
+from rerank_plugin.base.records import Query
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.files.runs import distinct
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
 from rerank_plugin.indexes.opening import open_index

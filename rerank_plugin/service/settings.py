@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.records import DEPTH
-from rerank_plugin.base.settings import check_bounds, setting
+from rerank_plugin.base.settings import DEPTH, check_bounds, setting
 from rerank_plugin.models.base import RerankerOptions
 
 MAX_WATCH = 86_400

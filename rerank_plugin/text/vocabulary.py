@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.string_table import hash_strings
 from rerank_plugin.text.stop_words import STOP_WORDS

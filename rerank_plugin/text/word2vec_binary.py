@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.files.text_files import BUFFER, DAMAGED, open_bytes
 
 LONGEST_WORD = 10_000  # bytes; phrases are words, too

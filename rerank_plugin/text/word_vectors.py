@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank_plugin.base.errors import InputError
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.base.failures import damage
 from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.files.artifact import Artifact
 from rerank_plugin.files.checksums import passed

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.progress import progress
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.concepts.annotation import Annotator
 from rerank_plugin.files.arrays import map_array
 from rerank_plugin.files.outputs import FileKind, beginning, replacing

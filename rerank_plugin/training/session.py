@@ -21,8 +21,9 @@ import torch
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.base.progress import progress
-from rerank_plugin.base.records import DEPTH, Judgments, Query
+from rerank_plugin.base.records import Judgments, Query
+from rerank_plugin.base.settings import DEPTH
+from rerank_plugin.base.terminal import progress
 from rerank_plugin.corpora import queries, queries_and_judgments
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.files.outputs import check_free

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank_plugin.base.extras import require
-from rerank_plugin.base.records import DEPTH
+from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.inputs.lexical_features import named_features
 from rerank_plugin.models.checkpoint import build_config

@@ -23,8 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.failures import damage
+from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.outputs import INNER, replacing, sync, temporary_folder
