@@ -20,9 +20,9 @@ import numpy as np
 from rerank_plugin import Index, InputError, Query, Searcher
 from rerank_plugin.base.memory import MEGABYTE
 from rerank_plugin.base.terminal import progress
+from rerank_plugin.cluster.channel import packed, unpacked
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.cluster.index import OpenShards, Question, RemoteIndex
-from rerank_plugin.cluster.messages import packed, unpacked
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.layout import ENCODINGS, SHARDS

@@ -15,7 +15,7 @@ from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.dense import DenseConfig
 from rerank_plugin.retrieval.faiss import FaissConfig
 from rerank_plugin.retrieval.hybrid import HybridConfig
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 
 log = logging.getLogger(__name__)
 OF_VECTORS = (DenseConfig, FaissConfig, HybridConfig)

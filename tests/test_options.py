@@ -17,7 +17,7 @@ from rerank_plugin.knowledge.transe import TransEConfig
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.retrieval.lucene import LuceneConfig
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.text.word_vectors import Word2VecConfig
 from rerank_plugin.training.config import TrainingConfig
 from rerank_plugin.training.distillation_texts import DistillationConfig

@@ -28,11 +28,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rerank_plugin.base.errors import InputError, UnavailableError, one_line
 from rerank_plugin.base.stopping import LateError, seconds_left, within
-from rerank_plugin.cluster.channel import AGREEING, Address, Channel, Channels, listen
+from rerank_plugin.cluster.channel import AGREEING, Address, Channel, Channels, listen, packed
 from rerank_plugin.cluster.config import AT_ONCE, ClusterConfig
 from rerank_plugin.cluster.connection import connect, environment
 from rerank_plugin.cluster.index import OpenShards, Question
-from rerank_plugin.cluster.messages import packed
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.kernels.parallel import processors
 

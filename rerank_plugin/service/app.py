@@ -30,10 +30,10 @@ from rerank_plugin.service import (
     search_api,
     values_api,
 )
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.errors import RequestError, describe_invalid
 from rerank_plugin.service.mcp import mcp_server
 from rerank_plugin.service.protection import Protection
-from rerank_plugin.service.settings import ServiceConfig
 from rerank_plugin.service.state import Service, get_service
 
 FOLDER = Path(__file__).parent

@@ -21,8 +21,8 @@ from pydantic.json_schema import models_json_schema
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.errors import RequestError, describe_invalid
-from rerank_plugin.service.settings import ServiceConfig
 
 ENCODINGS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}  # for zlib
 RATIO = 100  # of the unpacked to the sent size, at most; texts have some 3 to 20

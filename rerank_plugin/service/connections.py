@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.state import Service
 
 log = logging.getLogger(__name__)

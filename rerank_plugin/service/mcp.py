@@ -23,11 +23,11 @@ from rerank_plugin.base.filters import Filter
 from rerank_plugin.ranking.reading import PUBMED
 from rerank_plugin.service import explain_api, rerank_api, search_api
 from rerank_plugin.service.answers import DocumentAnswer, IndexesAnswer, SearchAnswer
-from rerank_plugin.service.collections import Snapshot
 from rerank_plugin.service.errors import RequestError, describe_invalid
 from rerank_plugin.service.explain_api import ExplainAnswer, ExplainParameters
 from rerank_plugin.service.parameters import FILTER_FORMS, DocumentForm, SearchParameters, SimilarParameters
 from rerank_plugin.service.rerank_api import RerankRequest
+from rerank_plugin.service.served_index import Snapshot
 from rerank_plugin.service.state import Service
 from rerank_plugin.service.values_api import Value, ValuesAnswer, ValuesParameters
 

@@ -35,13 +35,12 @@ from rerank_plugin.service.answers import (
     Shards,
     Timings,
 )
-from rerank_plugin.service.collections import Snapshot
+from rerank_plugin.service.config import NO_RERANKER
 from rerank_plugin.service.errors import RequestError, error_responses, field_errors
 from rerank_plugin.service.highlighting import matches, query_stems
 from rerank_plugin.service.parameters import DocumentForm, DocumentParameters, SearchParameters, SimilarParameters
 from rerank_plugin.service.scheduling import SMALLEST_COST
-from rerank_plugin.service.served_index import ServedIndex
-from rerank_plugin.service.settings import NO_RERANKER
+from rerank_plugin.service.served_index import ServedIndex, Snapshot
 from rerank_plugin.service.state import Service, get_service
 
 router = APIRouter(prefix="/v1", tags=["search"])

@@ -15,12 +15,12 @@ from rerank_plugin.indexes.opening import named_location
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.click_log import ClickLog
-from rerank_plugin.service.collections import Collections
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.errors import RequestError, refusal
 from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.reloads import Reloads
 from rerank_plugin.service.scheduling import Scheduler
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.served_index import Collections
 
 log = logging.getLogger(__name__)
 RUN = re.compile(r"[^\W_]+")

@@ -16,9 +16,8 @@ pytest.importorskip("msgpack", reason="the extra 'cluster' is not installed")
 
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Query
-from rerank_plugin.cluster import channel, messages
-from rerank_plugin.cluster.channel import Channel, Channels, listen
-from rerank_plugin.cluster.messages import packed, unpacked
+from rerank_plugin.cluster import channel
+from rerank_plugin.cluster.channel import Channel, Channels, listen, packed, unpacked
 from rerank_plugin.cluster.shard import ScoredPart
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -67,7 +66,7 @@ def test_a_message_has_a_largest_length_and_depth(monkeypatch):
     assert unpacked(packed(nested(10))) == nested(10)
     with pytest.raises(ValueError, match="more than 16 records in one another"):
         unpacked(packed(nested(300)))
-    monkeypatch.setattr(messages, "MOST", 10)
+    monkeypatch.setattr(channel, "MOST", 10)
     with pytest.raises(ValueError, match="a message of 16 bytes is longer than 10"):
         packed("fourteen bytes!")
 

@@ -29,7 +29,7 @@ from rerank_plugin.ranking.reranker import Reranker
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.retrieval.register import configure
 from rerank_plugin.search import main as search
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.processes import start
 from tests.service.live import serving
 

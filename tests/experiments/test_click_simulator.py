@@ -12,7 +12,7 @@ from experiments import click_simulator
 from rerank_plugin.clicks.logs import read
 from rerank_plugin.clicks.simulation import ClickModel
 from rerank_plugin.corpora import queries
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.evaluation.runs import ranked
 from tests.processes import inside
 from tests.service.live import serving

@@ -2,7 +2,7 @@
 
 from experiments.updates_under_load import HITS, LATE, Client, Period, fault
 from rerank_plugin import Searcher
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.service.live import serving
 
 TEXT = "stroke prevention aspirin"

@@ -27,9 +27,9 @@ from rerank_plugin.retrieval.fusion import FusionConfig
 from rerank_plugin.retrieval.hybrid import HybridConfig
 from rerank_plugin.retrieval.query_vectors import FolderEncoder, QueryVectorsConfig
 from rerank_plugin.retrieval.register import configure
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.errors import RequestError
 from rerank_plugin.service.served_index import ServedIndex
-from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 
 faiss = pytest.importorskip("faiss")

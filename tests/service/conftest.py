@@ -6,7 +6,7 @@ import pytest
 
 import rerank_plugin as rp
 from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.service.browser import ARGUMENTS, CHROMIUM, HOSTILE, METADATA
 from tests.service.live import serving
 

@@ -7,8 +7,8 @@ import httpx
 
 from rerank_plugin.serve import bind_socket
 from rerank_plugin.service.app import create_app
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.connections import server_of
-from rerank_plugin.service.settings import ServiceConfig
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.service.addresses import Names, canonical_path
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.errors import RequestError
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.protection import Names, canonical_path
 from tests.service.live import serving
 
 BODY = {"query": "statins", "documents": ["statins and cholesterol", "cats"]}

@@ -15,7 +15,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks import logs as click_logs
 from rerank_plugin.clicks.logs import Counts
 from rerank_plugin.service.click_log import HEADER, Click, ClickLog, ClickTooLargeError
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.processes import run
 from tests.service.live import serving
 

@@ -21,8 +21,8 @@ from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.indexes.updating import delete
 from rerank_plugin.rerankers import Scorer
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.served_index import ServedIndex
-from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 
 SEARCH = "/v1/small/search"

@@ -17,8 +17,8 @@ import pytest
 
 from rerank_plugin.service import connections
 from rerank_plugin.service.bodies import JsonBody
+from rerank_plugin.service.config import ServiceConfig
 from rerank_plugin.service.rerank_api import RerankRequest
-from rerank_plugin.service.settings import ServiceConfig
 from tests.service.live import serving
 
 MEGABYTE = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import rerank_plugin as rp
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.processes import environment
 from tests.service.live import serving
 

@@ -5,7 +5,7 @@ import pytest
 import rerank_plugin as rp
 from rerank_plugin.corpora import documents
 from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.service.live import serving
 
 DATES = {"a": "2015-03", "b": "2021", "c": None, "d": "2015-03-02", "e": "1999", "f": "2015-03"}

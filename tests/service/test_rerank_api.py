@@ -11,7 +11,7 @@ import rerank_plugin as rp
 from rerank_plugin.base.stopping import LateError, within
 from rerank_plugin.serve import _by_name
 from rerank_plugin.service import rerank_api
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.conftest import DOCUMENTS
 from tests.service.live import serving
 

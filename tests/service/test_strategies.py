@@ -11,7 +11,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document
 from rerank_plugin.search import main as search
-from rerank_plugin.service.settings import ServiceConfig
+from rerank_plugin.service.config import ServiceConfig
 from tests.conftest import REAL_DATA
 from tests.service.browser import documents, needs_chromium, wait_for_address
 from tests.service.live import serving
