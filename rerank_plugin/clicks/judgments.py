@@ -17,8 +17,8 @@ The folder:
     runs/train.run      the same documents as a TREC run, by decreasing id; dev.run and test.run likewise
     clicks.json         provenance: formula, queries left out by each filter, splits, seed
 
-It is a BEIR folder without a corpus (:mod:`rerank_plugin.files.beir`). The runs are for re-ranking the logged documents
-only, as in the papers; their order is the papers' uninformed baseline ([D17] 6.1).
+It is a BEIR folder without a corpus (:mod:`rerank_plugin.files.beir_folder`). The runs are for re-ranking the logged
+documents only, as in the papers; their order is the papers' uninformed baseline ([D17] 6.1).
 
 Random choices depend on the seed and the query ids, not on the order of the log's lines. Splits are drawn by query
 ([D18] 4.1: 60% training, 20% each for validation and testing); draws within a query depend on that query only.
@@ -37,7 +37,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.clicks.logs import ClickLog, LogFilter, LoggedQuery, merged
-from rerank_plugin.files.beir import write_queries_and_judgments
+from rerank_plugin.files.beir_folder import write_queries_and_judgments
 from rerank_plugin.files.outputs import FolderKind, check_free, replacing_folder
 from rerank_plugin.files.runs import RankedList, write_run
 

@@ -18,7 +18,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.base.settings import setting
-from rerank_plugin.files.beir import write_queries_and_judgments
+from rerank_plugin.files.beir_folder import write_queries_and_judgments
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.text.tokenizer import tokenize
 

@@ -34,8 +34,8 @@ from rerank_plugin.kernels.quantization import Codes, QuantizedQueries, Spaces
 from rerank_plugin.models.attribution import Attribution
 from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.rerankers import Scorer, load
-from rerank_plugin.rerankers.lexical import TitleLikelihood
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.rerankers.untrained import TitleLikelihood
 from rerank_plugin.retrieval.lucene import LuceneConfig, LuceneFirstStage
 
 MOST_KEPT = 64  # first stages with other settings

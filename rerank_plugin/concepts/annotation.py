@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.concepts import matching, normalization, term_arrays
+from rerank_plugin.concepts import matching, term_arrays, word_forms
 from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.kernels.parallel import available_threads, split
 
@@ -102,7 +102,7 @@ class Annotator:
     ):
         self.knowledge, self.config = knowledge, config
         self.threads = threads or available_threads()
-        self.settings = {**asdict(config), "rules": normalization.RULES_VERSION, "knowledge": knowledge.checksum}
+        self.settings = {**asdict(config), "rules": word_forms.RULES_VERSION, "knowledge": knowledge.checksum}
         self._terms = term_arrays.open_terms(knowledge)
         self._index = matching.build_index(self._terms, config.threshold)
         self._settings = matching.MatchingSettings(
@@ -145,12 +145,12 @@ class Annotator:
 
 def _word_arrays(texts: Sequence[str]) -> matching.TextBatch:
     """The words of texts as arrays."""
-    all_words = list(map(normalization.words, texts))
+    all_words = list(map(word_forms.words, texts))
     forms = list(chain.from_iterable(words.forms for words in all_words))
     lengths = np.fromiter(map(len, forms), np.int64, len(forms)) + 1  # with the space after it
     starts, ends = np.concatenate([np.zeros((2, 0), np.int64), *map(_spans, all_words)], axis=1)
-    breaks = [bytes(map(normalization.BREAKS.__getitem__, words.separators[:-1])) for words in all_words]
-    bounds = [bytes(map(normalization.BOUNDS.__getitem__, words.written)) for words in all_words]
+    breaks = [bytes(map(word_forms.BREAKS.__getitem__, words.separators[:-1])) for words in all_words]
+    bounds = [bytes(map(word_forms.BOUNDS.__getitem__, words.written)) for words in all_words]
     return matching.TextBatch(
         characters=np.frombuffer(" ".join([*forms, ""]).encode("utf-32-le"), np.uint32),
         word_offsets=term_arrays.offsets_of(lengths),
@@ -162,7 +162,7 @@ def _word_arrays(texts: Sequence[str]) -> matching.TextBatch:
     )
 
 
-def _spans(words: normalization.NormalizedWords) -> np.ndarray:
+def _spans(words: word_forms.NormalizedWords) -> np.ndarray:
     """Starts and ends of the words of a text, int64 [2, n]."""
     written = np.fromiter(map(len, words.written), np.int64, len(words.written))
     separators = np.fromiter(map(len, words.separators), np.int64, len(words.separators))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.errors import InputError, SystemFailure
-from rerank_plugin.concepts import normalization
+from rerank_plugin.concepts import word_forms
 from rerank_plugin.concepts.knowledge_base import KnowledgeBase
 from rerank_plugin.files.arrays import ranges, save_array
 from rerank_plugin.files.artifact import Array, Artifact
@@ -96,7 +96,7 @@ def open_terms(knowledge: KnowledgeBase) -> TermArrays:
         with replacing_folder(folder, ANNOTATION, overwrite=True) as writing:
             for name, array in arrays._asdict().items():
                 save_array(writing / f"{name}.npy", array)
-            ANNOTATION.seal(writing, {"rules": normalization.RULES_VERSION, "knowledge": knowledge.checksum})
+            ANNOTATION.seal(writing, {"rules": word_forms.RULES_VERSION, "knowledge": knowledge.checksum})
     except InputError as error:
         log.warning("%s: the terms are rebuilt at every use", error)
         return arrays
@@ -112,7 +112,7 @@ def _opened(folder: Path, knowledge: KnowledgeBase) -> TermArrays | None:
     except InputError:
         return None
     rules, made_of = opened.description["rules"], opened.description["knowledge"]
-    is_current = rules == normalization.RULES_VERSION and made_of == knowledge.checksum
+    is_current = rules == word_forms.RULES_VERSION and made_of == knowledge.checksum
     return TermArrays(**opened.arrays) if is_current else None
 
 
@@ -124,7 +124,7 @@ def _forms_of(knowledge: KnowledgeBase) -> dict[str, list[int]]:
         terms = np.arange(start, min(start + BATCH, len(knowledge.terms)))
         rows = knowledge.concepts_of_terms(terms).tolist()
         for row, term in zip(rows, knowledge.terms.take(terms)):
-            for form, is_verbatim in normalization.term_forms(term).items():
+            for form, is_verbatim in word_forms.term_forms(term).items():
                 concepts = (verbatim if is_verbatim else changed).setdefault(form, [])
                 if not concepts or concepts[-1] != row:  # terms are ordered by concept
                     concepts.append(row)

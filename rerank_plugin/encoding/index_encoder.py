@@ -1,4 +1,4 @@
-"""Encodes the documents of an index with a model, and judged queries."""
+"""Encodes the documents of an index with a model, and judged queries, and keeps them in the index."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
-from rerank_plugin.files.outputs import remaking_folder
+from rerank_plugin.base.records import Judgments, Query
+from rerank_plugin.files.outputs import check_free, remaking_folder, replacing_folder
 from rerank_plugin.indexes.commits import adding_to
 from rerank_plugin.indexes.derived import DRIFT, DocumentEncoder
 from rerank_plugin.indexes.forward import ForwardIndex
+from rerank_plugin.indexes.judged_queries import JUDGED, JudgedQueries, judged_folder
 from rerank_plugin.indexes.layout import ADAPTED, derived_folder
 from rerank_plugin.indexes.vector_store import ENCODER, SOURCE, VectorStore, encodings_folder, open_store
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
+from rerank_plugin.retrieval.neighbours import unit
 
 if TYPE_CHECKING:
     from rerank_plugin.models.document_encoder import EncodedPiece
+
 
 log = logging.getLogger(__name__)
 
@@ -196,11 +200,47 @@ class IndexEncoder:
             specs: specs of queries and judgments, as :func:`rerank_plugin.corpora.queries_and_judgments` reads them.
 
         Raises:
-            InputError: a source cannot be read, or as in :func:`rerank_plugin.encoding.judged.write_judged`.
+            InputError: a source cannot be read, or as in :func:`rerank_plugin.encoding.index_encoder.write_judged`.
         """
         from rerank_plugin.corpora import queries_and_judgments
-        from rerank_plugin.encoding.judged import write_judged
 
         sets = [(spec, *queries_and_judgments(spec)) for spec in specs]
         with adding_to(self.index.owner):
             return write_judged(self.index, QueryEncoder(self.index, self.checkpoint), sets, overwrite)
+
+
+def write_judged(
+    index: ForwardIndex,
+    encoder: QueryEncoder,
+    sets: Iterable[tuple[str, Sequence[Query], Judgments]],
+    overwrite: bool = False,
+) -> tuple[Path, int]:
+    """Encode judged queries and store them in the index folder, atomically; returns the folder and their number.
+
+    Args:
+        sets: for each source its name, its queries, and their judgments. Queries without a relevant document in the
+            index, or without a word the model knows, are left out.
+
+    Raises:
+        InputError: the folder exists and ``overwrite`` is false, or no query is left.
+    """
+    folder = judged_folder(index, encoder.key)
+    check_free(folder, JUDGED, overwrite)
+    vectors, rows, sources = [], [], []
+    for source, queries, judgments in sets:
+        sources.append(source)
+        for query in queries:
+            relevant = [id for id, grade in judgments.get(query.id, {}).items() if grade > 0]
+            indexed = index.rows(relevant) if relevant else np.zeros(0, np.int64)
+            indexed = np.unique(indexed[indexed >= 0])
+            vector = unit(encoder.encode(query.text)) if len(indexed) else None
+            if vector is not None:
+                vectors.append(vector)
+                rows.append(indexed)
+    if not vectors:
+        raise InputError(f"{', '.join(sources)}: no query has a word the model knows and a relevant document")
+    starts = np.cumsum([0, *map(len, rows)]).astype(np.uint64)
+    judged = JudgedQueries(np.stack(vectors), starts, np.concatenate(rows).astype(np.uint32))
+    with replacing_folder(folder, JUDGED, overwrite) as writing:
+        judged.write(writing, index, sources)
+    return folder, len(vectors)

@@ -92,13 +92,13 @@ class IndexKnowledge:
         Raises:
             InputError: this program annotates differently.
         """
-        from rerank_plugin.concepts import normalization
+        from rerank_plugin.concepts import word_forms
         from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
 
         names = {field.name for field in fields(AnnotatorConfig)}
         config = AnnotatorConfig(**{name: value for name, value in self.settings.items() if name in names})
         # Checked first: an annotator with other rules would rebuild its files in the folder.
-        current = {**asdict(config), "rules": normalization.RULES_VERSION, "knowledge": self.base.checksum}
+        current = {**asdict(config), "rules": word_forms.RULES_VERSION, "knowledge": self.base.checksum}
         if current != self.settings:
             raise InputError(
                 f"{self.folder.parent} was annotated with other settings than this program has "

@@ -1,15 +1,15 @@
 """The documents and deletions of a corpus that an index takes: articles of PubMed have versions, daily files delete.
 
 A document replaces the one of its id, unless that is a newer version of the article, or the same in all that is stored
-of it: then nothing is written. A deletion removes the version
-that it names, or any version where it names none. A document of unknown version, as in most formats, replaces any, is
-replaced by any, and is deleted by any deletion of its id.
+of it: then nothing is written. A deletion removes the version that it names, or any version where it names none. A
+document of unknown version, as in most formats, replaces any, is replaced by any, and is deleted by any deletion of its
+id. The report says what of this an update did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,6 @@ from rerank_plugin.corpora import Document
 from rerank_plugin.corpora.records import DocumentStream
 from rerank_plugin.indexes.building import BATCH
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.update_report import UpdateReport
 
 LAST = 1 << 30  # more than any version
 
@@ -111,3 +110,43 @@ def _deletes(named: dict[str, set[int | None]], id: str, version: int | None) ->
     """Whether a deletion is of a document that has this version; None is an unknown version."""
     versions = named.get(id)
     return versions is not None and (version is None or None in versions or version in versions)
+
+
+NAMED = 5  # ids in a note
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What an update did: documents added, deleted (replaced ones included), and in the index afterwards.
+
+    Attributes:
+        withdrawn: ids of documents that were deleted because the added corpus deletes them.
+        unheld: how many ids the corpus deletes of which the index holds no such version.
+        older: ids of documents of the corpus that were left out, since the index holds a newer version.
+        unchanged: how many documents of the corpus the index held as they are.
+    """
+
+    added: int
+    deleted: int
+    documents: int
+    withdrawn: Sequence[str] = ()
+    unheld: int = 0
+    older: Sequence[str] = ()
+    unchanged: int = 0
+
+    def notes(self) -> list[str]:
+        """What else than adding an update did, in sentences; ids are examples."""
+        sentences = {
+            "documents deleted, as the corpus says": self.withdrawn,
+            "documents left out, which are older versions than those in the index": self.older,
+        }
+        notes = [
+            f"{len(ids):,} {sentence}: {', '.join(ids[:NAMED])}{', ...' * (len(ids) > NAMED)}"
+            for sentence, ids in sentences.items()
+            if ids
+        ]
+        numbers = {
+            "documents left out, which the index holds as they are": self.unchanged,
+            "deletions of documents that the index does not hold": self.unheld,
+        }
+        return notes + [f"{number:,} {sentence}" for sentence, number in numbers.items() if number]

@@ -30,11 +30,10 @@ from rerank_plugin.indexes.commits import NextCommit, next_commit
 from rerank_plugin.indexes.derived import Adapt, OpenEncoder, Renumbered, carry
 from rerank_plugin.indexes.index_folder import APPLIED, LAST_DELETED, TERM_VECTORS, Index
 from rerank_plugin.indexes.joining import CommitSegment
-from rerank_plugin.indexes.revisions import Revisions
+from rerank_plugin.indexes.revisions import Revisions, UpdateReport
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import Segment, SegmentWriter, chunks
 from rerank_plugin.indexes.sharding import shard_of
-from rerank_plugin.indexes.update_report import UpdateReport
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from rerank_plugin.files.checksums import SEAL
 from rerank_plugin.files.outputs import INNER, link_or_copy, replacing, replacing_folder
 from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE, CollectionStatistics
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.inputs.concept_vocabulary import CONCEPTS_FILE, ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import CONCEPTS_FILE, ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import frequency_fields
 from rerank_plugin.models.base import ModelConfig, ShapedConfig
 from rerank_plugin.models.reader import Reader

@@ -9,8 +9,7 @@ import numpy as np
 
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.inputs.builder import InputBuilder
-from rerank_plugin.inputs.concept_reader import ConceptReader
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptReader, ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import VECTOR_NAMES
 from rerank_plugin.models.base import C
 from rerank_plugin.text.stop_words import LEFT_OUT

@@ -33,8 +33,8 @@ from rerank_plugin.encoding.updates import add_documents
 from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import APPLIED, Index
 from rerank_plugin.indexes.layout import DESCRIPTION
+from rerank_plugin.indexes.revisions import UpdateReport
 from rerank_plugin.indexes.segment import chunks
-from rerank_plugin.indexes.update_report import UpdateReport
 from rerank_plugin.pubmed.distribution import BASELINE, UPDATES, SourceFile, file_name
 from rerank_plugin.pubmed.mirror import Mirror
 from rerank_plugin.pubmed.selection import Selection

@@ -21,7 +21,7 @@ from rerank_plugin.inputs.lexical_features import in_words
 from rerank_plugin.models.attribution import Attribution, ScorePart
 from rerank_plugin.ranking.pipeline import Ranking
 from rerank_plugin.rerankers import Scorer
-from rerank_plugin.rerankers.lexical import SAME_WORD, same_words
+from rerank_plugin.rerankers.untrained import SAME_WORD, same_words
 from rerank_plugin.text.spans import Span, spans
 
 READABLE = 4  # decimals of a similarity in JSON

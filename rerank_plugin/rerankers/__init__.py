@@ -53,7 +53,7 @@ class UntrainedEntry(NamedTuple):
     benched: bool = False  # whether benchmarks measure it by default
 
 
-_LEXICAL, _WMD = "rerank_plugin.rerankers.lexical", "rerank_plugin.rerankers.wmd:from_word_vectors"
+_LEXICAL, _WMD = "rerank_plugin.rerankers.untrained", "rerank_plugin.rerankers.wmd:from_word_vectors"
 UNTRAINED = {
     "bm25-abstract": UntrainedEntry(f"{_LEXICAL}:FieldBM25", "BM25 of the abstract", {"field": "abstract"}),
     "bm25-text": UntrainedEntry(f"{_LEXICAL}:FieldBM25", "BM25 of title and abstract", {"field": "text"}),

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Document
 from rerank_plugin.base.terminal import progress
-from rerank_plugin.files.beir import write_queries_and_judgments
+from rerank_plugin.files.beir_folder import write_queries_and_judgments
 from rerank_plugin.files.outputs import FolderKind, replacing_folder
 from rerank_plugin.sample.contents import AGENTS, CONDITIONS, KINDS, OUTCOMES, POPULATIONS, SHARED, WORDS, Concept, Kind
 

@@ -36,7 +36,7 @@ from rerank_plugin.files.arrays import map_array
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.index_folder import damage_as_input_error
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptVocabulary
 from rerank_plugin.knowledge.concept_vectors import ConceptVectors
 from rerank_plugin.models.checkpoint import save_checkpoint
 from rerank_plugin.models.encoder.folder import open_encoder

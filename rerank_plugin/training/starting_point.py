@@ -11,7 +11,7 @@ import torch
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.forward import ForwardIndex
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptVocabulary
 from rerank_plugin.knowledge.concept_vectors import load_concept_vectors
 from rerank_plugin.models.base import ModelConfig
 from rerank_plugin.models.checkpoint import Checkpoint, check_weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rerank_plugin.concepts import normalization
+from rerank_plugin.concepts import word_forms
 from rerank_plugin.concepts.annotation import AnnotatorConfig, Mention
 
 
@@ -25,7 +25,7 @@ class PlainAnnotator:
         changed: dict[str, set[int]] = {}
         for row, names in enumerate(terms):
             for name in names:
-                for form, verbatim in normalization.term_forms(name).items():
+                for form, verbatim in word_forms.term_forms(name).items():
                     (written if verbatim else changed).setdefault(form, set()).add(row)
         self.forms = {form: written.get(form) or changed[form] for form in {**written, **changed}}
         self.trigrams = {form: trigrams(form) for form in self.forms}
@@ -48,7 +48,7 @@ class PlainAnnotator:
         return sorted(best.items(), key=lambda item: (-item[1], item[0]))[: self.config.candidates]
 
     def matches(self, text: str) -> list[Mention]:
-        written, forms, separators = normalization.words(text)
+        written, forms, separators = word_forms.words(text)
         starts, place = [], 0
         for separator, word in zip(separators, written):
             starts.append(place + len(separator))
@@ -56,9 +56,9 @@ class PlainAnnotator:
         matches = []
         for i in range(len(forms)):
             for j in range(i, len(forms)):
-                if j > i and normalization.breaks(separators[j]):
+                if j > i and word_forms.breaks(separators[j]):
                     break
-                bounds = normalization.bounds(written[i]), normalization.bounds(written[j])
+                bounds = word_forms.bounds(written[i]), word_forms.bounds(written[j])
                 start, end = starts[i], starts[j] + len(written[j])
                 if end - start < self.config.shortest or (i == j and not bounds[0]):
                     continue

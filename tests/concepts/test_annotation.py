@@ -14,7 +14,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.concepts import term_arrays
 from rerank_plugin.concepts.annotation import Annotator, AnnotatorConfig
 from rerank_plugin.concepts.knowledge_base import KnowledgeBase
-from rerank_plugin.concepts.normalization import term_forms, words
+from rerank_plugin.concepts.word_forms import term_forms, words
 from rerank_plugin.corpora import documents
 from rerank_plugin.knowledge.entries import Concept
 from rerank_plugin.knowledge.sources import open_source

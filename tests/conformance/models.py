@@ -18,7 +18,7 @@ import torch
 from rerank_plugin import rerankers
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptVocabulary
 from rerank_plugin.inputs.lexical_features import LEX3
 from rerank_plugin.models.document_encoder import encode_index
 from rerank_plugin.models.encoded_path import EncodedDocuments, weights_checksum

@@ -7,8 +7,7 @@ import numpy as np
 
 import rerank_plugin as rp
 from rerank_plugin.base.records import Query
-from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.encoding.judged import write_judged
+from rerank_plugin.encoding.index_encoder import IndexEncoder, write_judged
 from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.derived import stores
 from rerank_plugin.indexes.layout import ADAPTED, JUDGED, derived_folder

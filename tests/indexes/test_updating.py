@@ -74,7 +74,7 @@ def rp_first_stage(name):
 
 def test_vectors_of_deleted_documents_are_not_found(tmp_path):
     """Neither by a query, nor as similar, nor as relevant for a judged query."""
-    from rerank_plugin.encoding.judged import write_judged
+    from rerank_plugin.encoding.index_encoder import write_judged
     from rerank_plugin.retrieval.dense import DenseConfig, QueryEncoder
     from rerank_plugin.retrieval.neighbours import NeighboursConfig
 

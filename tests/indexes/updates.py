@@ -22,8 +22,8 @@ from rerank_plugin.indexes.segment import FIELDS
 from rerank_plugin.inputs.lexical_features import LEXICAL_NAMES, lexical_features
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import Pipeline
-from rerank_plugin.rerankers.lexical import title_frequency
 from rerank_plugin.rerankers.neural import NeuralReranker
+from rerank_plugin.rerankers.untrained import title_frequency
 from rerank_plugin.retrieval.lucene import LuceneConfig
 from rerank_plugin.retrieval.register import configure
 from tests import small

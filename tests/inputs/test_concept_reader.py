@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
-from rerank_plugin.inputs.concept_reader import ConceptReader
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptReader, ConceptVocabulary
 from tests import annotated, small
 
 ALL = [concept.id for concept in annotated.CONCEPTS]

@@ -3,7 +3,7 @@
 import torch
 
 from rerank_plugin.indexes.index_folder import forward_checksum
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptVocabulary
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ktrel.model import Ktrel
 from tests import small

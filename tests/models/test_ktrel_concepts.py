@@ -10,7 +10,7 @@ from rerank_plugin import rerankers
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.concepts.annotation import AnnotatorConfig
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary, _warn_other_annotation
+from rerank_plugin.inputs.concept_reader import ConceptVocabulary, _warn_other_annotation
 from rerank_plugin.models.checkpoint import Checkpoint, save_checkpoint
 from rerank_plugin.models.encoded_path import weights_checksum
 from rerank_plugin.models.ktrel.config import KtrelConfig

@@ -7,8 +7,7 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.encoding.judged import write_judged
+from rerank_plugin.encoding.index_encoder import IndexEncoder, write_judged
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig

@@ -9,8 +9,7 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.encoding.index_encoder import IndexEncoder
-from rerank_plugin.encoding.judged import write_judged
+from rerank_plugin.encoding.index_encoder import IndexEncoder, write_judged
 from rerank_plugin.models import checkpoint
 from rerank_plugin.retrieval.dense import QueryEncoder
 from rerank_plugin.retrieval.neighbours import NeighboursConfig, judged_folder, unit

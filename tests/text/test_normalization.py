@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.concepts.normalization import words
+from rerank_plugin.concepts.word_forms import words
 from rerank_plugin.text.normalization import analyzable, composed, plain
 from rerank_plugin.text.tokenizer import tokenize
 

@@ -27,7 +27,7 @@ Where the paper is silent:
 * A sequence without items has the zero vector, and cosine 0 with everything.
 * Concepts without pre-trained vectors start in U[-0.25, 0.25].
 
-Concepts are the model's own numbers (:mod:`rerank_plugin.inputs.concept_vocabulary`); an index may number its
+Concepts are the model's own numbers (:mod:`rerank_plugin.inputs.concept_reader`); an index may number its
 knowledge base's otherwise.
 """
 
@@ -43,7 +43,7 @@ from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.inputs.builder import InputBuilder, Inputs
-from rerank_plugin.inputs.concept_vocabulary import ConceptVocabulary
+from rerank_plugin.inputs.concept_reader import ConceptVocabulary
 from rerank_plugin.models.attribution import Attribution, ScorePart, of_cells
 from rerank_plugin.models.ktrel.config import KtrelConfig
 from rerank_plugin.models.ranking_model import EncodingModel, SparseEmbeddings

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank_plugin.concepts.normalization import bounds, breaks, term_forms, words
+from rerank_plugin.concepts.word_forms import bounds, breaks, term_forms, words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.forward import FIELDS
 from rerank_plugin.rerankers import UNTRAINED
-from rerank_plugin.rerankers.lexical import DIRICHLET_MU, FieldBM25, TitleLikelihood, title_frequency
+from rerank_plugin.rerankers.untrained import DIRICHLET_MU, FieldBM25, TitleLikelihood, title_frequency
 from tests import small
 
 # Eight words of titles; heart and risk twice, attack three times, red once.
