@@ -161,8 +161,8 @@ def contexts(parser: commandline.Parser, options: Namespace) -> None:
     check_free(options.output, CHECKPOINT, options.overwrite)
     started, encoder = time.monotonic(), checkpoint_folder(options.checkpoint)
 
-    def progress(pieces: Iterable[int]) -> Iterable[int]:
-        return commandline.progress(pieces, "adapting", "pieces")
+    def progress(batches: Iterable[int]) -> Iterable[int]:
+        return commandline.progress(batches, "adapting", "batches")
 
     adapt(Index(options.index).forward, encoder, options.output, options.seed, options.weight, progress)
     print(f"{options.output}: adapted in {time.monotonic() - started:.1f} s")

@@ -16,7 +16,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import CORPUS, accepted
 from rerank_plugin.encoding.faiss_export import ExportConfig
 from rerank_plugin.indexes.vector_store import ENCODER, RECALL_DEPTH
-from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_pieces
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, remove_left_spills
 
 if TYPE_CHECKING:
     from rerank_plugin.corpora import Problems
@@ -311,7 +311,7 @@ def update(options: Namespace) -> None:
 def _encoding_bars(index: ForwardIndex) -> dict[str, Any]:
     """The progress bars of adapting an encoder to an index, and of encoding its documents."""
     return {
-        "adapting": partial(commandline.progress, description="adapting", unit="pieces"),
+        "adapting": partial(commandline.progress, description="adapting", unit="batches"),
         "encoding": partial(commandline.progress, description="encoding", unit="documents", total=len(index)),
     }
 
@@ -332,7 +332,7 @@ def encode(options: Namespace) -> None:
         log.warning("hybrid uses the existing %s; delete that folder to use the bundled encoder", folder)
     complete = not options.overwrite and (encoder.is_adapted() if adapts else encoder.store() is not None)
     if complete:
-        remove_left_pieces(encoder.index)
+        remove_left_spills(encoder.index)
     if complete and not options.judged:
         raise InputError(
             f"encodings of {options.index} by {options.encode} exist already; replace them with --overwrite"
@@ -355,8 +355,8 @@ def _encode_documents(encoder: IndexEncoder, lists: ListsConfig, options: Namesp
     documents, started = len(encoder.index), time.monotonic()
     encoding = _encoding_bars(encoder.index)["encoding"]
     location = commandline.location_of(options)
-    encode_pieces = None if location is None else location.with_own_heap().encoding(encoder, options.batch_size)
-    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads, encode_pieces)
+    encode_batches = None if location is None else location.with_own_heap().encoding(encoder, options.batch_size)
+    folder = encoder.encode(options.batch_size, options.overwrite, encoding, lists, options.threads, encode_batches)
     seconds, store = time.monotonic() - started, encoder.store()
     assert store is not None, "it has just been written"
     rate = f"in {seconds:.1f} s ({documents / seconds:,.0f} documents per second)"

@@ -128,9 +128,9 @@ def test_judged_only_keeps_the_runs_own_order(workspace, index_folder):
     assert {line.split()[-1] for line in (workspace / "out" / "c.run").read_text().splitlines()} == {"judged-only"}
 
 
-@pytest.mark.parametrize("piece", [1, 3, 512])
-def test_every_document_is_scored_once(workspace, index_folder, monkeypatch, piece):
-    monkeypatch.setattr(bulk, "PIECE", piece)
+@pytest.mark.parametrize("chunk", [1, 3, 512])
+def test_every_document_is_scored_once(workspace, index_folder, monkeypatch, chunk):
+    monkeypatch.setattr(bulk, "CHUNK", chunk)
     search(index_folder, "runs", "out", "--reranker", HERE + "ByTitle", "--depth", "10")
     assert set(SCORED.values()) == {1}
     scored = set(SCORED)

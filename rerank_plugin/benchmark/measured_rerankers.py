@@ -200,7 +200,7 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int) ->
     only the top ``depth`` candidates of the compared queries are encoded; the other vectors are random.
     """
     from rerank_plugin.indexes.vector_store import encodings_folder
-    from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
+    from rerank_plugin.indexes.vector_store_writer import ListsConfig, Spills, write_store
     from rerank_plugin.models.encoded_path import encoding_scorer, weights_checksum
 
     encodes = isinstance(reranker, NeuralReranker) and reranker.entry.encoder is not None
@@ -213,10 +213,10 @@ def stored_encodings(reranker, collection: Collection, depth: int, seed: int) ->
     rows = np.unique(np.concatenate([collection.candidates(number, depth).rows for number in range(count)]))
     folder = encodings_folder(index, key)
     try:
-        pieces = Pieces(index, key, encoding_scorer(reranker.model, reranker.builder, 1).spaces)
-        for piece, vectors in zip(pieces, _chunks(pieces, rows, _encode(reranker, rows), seed)):
-            pieces.keep(piece, vectors)
-        write_store(pieces, {"made_by": "bench"}, ListsConfig(floor=0), overwrite=True)  # random vectors have no lists
+        spills = Spills(index, key, encoding_scorer(reranker.model, reranker.builder, 1).spaces)
+        for spill, vectors in zip(spills, _chunks(spills, rows, _encode(reranker, rows), seed)):
+            spills.keep(spill, vectors)
+        write_store(spills, {"made_by": "bench"}, ListsConfig(floor=0), overwrite=True)  # random vectors have no lists
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -235,11 +235,11 @@ def _encode(reranker, rows: np.ndarray) -> np.ndarray:
     return np.concatenate(encoded)
 
 
-def _chunks(pieces: Iterable[np.ndarray], rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Vectors of the documents of each piece, float32 [n, E]: random except those of the sorted ``rows``."""
+def _chunks(batches: Iterable[np.ndarray], rows: np.ndarray, encoded: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Vectors of the documents of each batch, float32 [n, E]: random except those of the sorted ``rows``."""
     random = np.random.default_rng(seed)
-    for piece in pieces:
-        chunk = random.standard_normal((len(piece), encoded.shape[1]), dtype=np.float32)
-        inside = slice(*np.searchsorted(rows, [piece[0], piece[-1] + 1]))
-        chunk[rows[inside] - piece[0]] = encoded[inside]
+    for batch in batches:
+        chunk = random.standard_normal((len(batch), encoded.shape[1]), dtype=np.float32)
+        inside = slice(*np.searchsorted(rows, [batch[0], batch[-1] + 1]))
+        chunk[rows[inside] - batch[0]] = encoded[inside]
         yield chunk

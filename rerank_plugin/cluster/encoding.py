@@ -1,4 +1,4 @@
-"""Encodes the documents of an index on a Ray cluster: pieces of rows go to its processes, and their codes come back."""
+"""Encodes the documents of an index on a Ray cluster: batches of rows go to its processes, codes come back."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from rerank_plugin.cluster.connection import cluster_processors, connect, enviro
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.vector_store_writer import quantized_vectors
-from rerank_plugin.models.document_encoder import EncodedPiece, document_encoder
+from rerank_plugin.models.document_encoder import EncodedBatch, document_encoder
 
-AHEAD = 3  # pieces that each process is sent before their turn
-RETRIES = 3  # of a piece whose process died
+AHEAD = 3  # batches that each process is sent before their turn
+RETRIES = 3  # of a batch whose process died
 
 
 class EncodingProcess:
-    """A process that encodes pieces; it opens index and checkpoint, at the paths of the command's machine, once."""
+    """A process that encodes batches; it opens index and checkpoint, at the paths of the command's machine, once."""
 
     def __init__(self, working_folder: str, folder: Path, checkpoint: str | Path, device: str, batch_size: int | None):
         self.place, self.batch_size = (working_folder, folder, checkpoint, device), batch_size
         self.encode: Any = None
 
-    def encoded(self, rows: np.ndarray, checksum: Any, key: str) -> EncodedPiece:
+    def encoded(self, rows: np.ndarray, checksum: Any, key: str) -> EncodedBatch:
         """The codes of rows int64 [n]; an `InputError` if the files are not those with these checksums."""
         try:
             if self.encode is None:
@@ -55,8 +55,8 @@ class EncodingProcess:
 
 def encode_on_cluster(
     encoder: IndexEncoder, batch_size: int | None, config: ClusterConfig
-) -> Callable[[Iterable[np.ndarray]], Iterator[EncodedPiece]]:
-    """A function that encodes pieces of rows, int64 [n], for :meth:`IndexEncoder.encode`; it keeps their order.
+) -> Callable[[Iterable[np.ndarray]], Iterator[EncodedBatch]]:
+    """A function that encodes batches of rows, int64 [n], for :meth:`IndexEncoder.encode`; it keeps their order.
 
     Args:
         encoder: its index and its checkpoint are at the same paths on all machines.
@@ -64,7 +64,7 @@ def encode_on_cluster(
         config: address of the cluster, and Java's heap in each process.
 
     Raises:
-        InputError: there is no such cluster; a machine has other files; or the processes of a piece died again and
+        InputError: there is no such cluster; a machine has other files; or the processes of a batch died again and
             again.
     """
     owner = encoder.index.owner
@@ -74,8 +74,8 @@ def encode_on_cluster(
 
 
 def _encoded(
-    opening: tuple, checksums: tuple[Any, str], config: ClusterConfig, pieces: Iterable[np.ndarray]
-) -> Iterator[EncodedPiece]:
+    opening: tuple, checksums: tuple[Any, str], config: ClusterConfig, batches: Iterable[np.ndarray]
+) -> Iterator[EncodedBatch]:
     connect(config.address)
     actor: Any = ray.remote(EncodingProcess).options(
         num_cpus=1, max_restarts=-1, max_task_retries=RETRIES, scheduling_strategy="SPREAD",
@@ -84,14 +84,14 @@ def _encoded(
     actors = [actor.remote(*opening) for _ in range(cluster_processors())]
     pool: Any = ActorPool(actors * AHEAD)
     try:
-        yield from pool.map(lambda each, rows: each.encoded.remote(rows, *checksums), pieces)
+        yield from pool.map(lambda each, rows: each.encoded.remote(rows, *checksums), batches)
     except RayTaskError as error:
         if isinstance(error.cause, InputError):
             raise error.cause from None
         raise
     except RayError as error:
         raise InputError(
-            f"the processes of a piece died on the cluster, the last of {RETRIES + 1} with: {one_line(error):.300}"
+            f"the processes of a batch died on the cluster, the last of {RETRIES + 1} with: {one_line(error):.300}"
         ) from None
     finally:
         for each in actors:

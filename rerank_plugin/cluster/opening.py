@@ -33,7 +33,7 @@ class ClusterLocation(ClusterConfig):
         return RemoteIndex(folder, lambda shards, commit: RayShards(shards, commit, self))
 
     def encoding(self, encoder: Any, batch_size: int | None) -> Callable[..., Any]:
-        """What encodes pieces of rows on the cluster (:func:`~rerank_plugin.cluster.encoding.encode_on_cluster`)."""
+        """What encodes batches of rows on the cluster (:func:`~rerank_plugin.cluster.encoding.encode_on_cluster`)."""
         require("ray", "a cluster")
         from rerank_plugin.cluster.encoding import encode_on_cluster
 

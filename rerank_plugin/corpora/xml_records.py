@@ -145,7 +145,7 @@ _DECLARATION = re.compile(rb"<\?xml[^<>]*\?>")
 _ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)[^<>]*>")
 
 
-class _Piece(NamedTuple):
+class _Section(NamedTuple):
     """A record with its tag, or the data between records with the tag ""; ``line`` is the line of its first byte."""
 
     line: int
@@ -161,28 +161,30 @@ def well_formed_records(
     Each unreadable record is reported as ``file:7, PMID 12 (reason)``; without any, the error itself is reported. May
     raise the exceptions in `text_files.DAMAGED`, after all records before the damage.
     """
-    head, read, reported, piece = None, 0, 0, _Piece(1, "", b"")
-    for piece in _pieces(path, tags):
+    head, read, reported, section = None, 0, 0, _Section(1, "", b"")
+    for section in _sections(path, tags):
         try:
-            if head is None:  # the first piece precedes the first record
-                head = _head(piece.data)
+            if head is None:  # the first section precedes the first record
+                head = _head(section.data)
                 if head is None:
                     break
-            if piece.tag:
-                record = parse_record(head, piece.data, piece.tag)
+            if section.tag:
+                record = parse_record(head, section.data, section.tag)
                 read += 1
                 yield record
-            elif part := next((match for match in _PART.finditer(piece.data) if match["part"]), None):
-                raise MalformedXmlError(piece.data.count(b"\n", 0, part.start()) + 1, "the tags around it are damaged")
+            elif part := next((match for match in _PART.finditer(section.data) if match["part"]), None):
+                raise MalformedXmlError(
+                    section.data.count(b"\n", 0, part.start()) + 1, "the tags around it are damaged"
+                )
         except MalformedXmlError as malformed:
             reported += 1
-            match = _PMID.search(piece.data)
+            match = _PMID.search(section.data)
             pmid = f", PMID {match[1].decode()}" if match and match[1] else ""
-            report(f"{path}:{piece.line + malformed.line - 1}{pmid} ({malformed.reason})")
+            report(f"{path}:{section.line + malformed.line - 1}{pmid} ({malformed.reason})")
     if not reported or head is None:
         report(f"{path}:{error.line} ({error.reason}{'' if read else '; no record of this file could be read'})")
-    elif not piece.tag and b"</" not in piece.data and _ROOT.search(head.removesuffix(_DEFAULT_ROOT)):
-        report(f"{path}:{piece.line} (the file breaks off after this record)")
+    elif not section.tag and b"</" not in section.data and _ROOT.search(head.removesuffix(_DEFAULT_ROOT)):
+        report(f"{path}:{section.line} (the file breaks off after this record)")
 
 
 def _head(data: bytes) -> bytes | None:
@@ -199,8 +201,8 @@ def _head(data: bytes) -> bytes | None:
     return None
 
 
-def _pieces(path: Path, tags: tuple[str, ...]) -> Iterator[_Piece]:
-    """The pieces of a file; the first is not a record. An unclosed record ends where the next one begins."""
+def _sections(path: Path, tags: tuple[str, ...]) -> Iterator[_Section]:
+    """The sections of a file; the first is not a record. An unclosed record ends where the next one begins."""
     names = "|".join(tags).encode()
     tokens = re.compile(
         _COMMENT
@@ -217,7 +219,7 @@ def _pieces(path: Path, tags: tuple[str, ...]) -> Iterator[_Piece]:
                 chunk, damage = b"", error
             more = bool(chunk)
             data += chunk
-            first = 0  # offset of the open piece
+            first = 0  # offset of the open section
             limit = max(seen, data.rfind(b"<"))  # all tags before the last "<" are complete
             if not more or len(data) - limit > LONGEST:
                 limit = len(data)
@@ -236,17 +238,17 @@ def _pieces(path: Path, tags: tuple[str, ...]) -> Iterator[_Piece]:
                 if cuts and token["empty"] or end and end == tag:
                     cuts.append((token.end(), ""))
                 for cut, following in cuts:
-                    yield _Piece(line, tag, data[first:cut])
+                    yield _Section(line, tag, data[first:cut])
                     line += data.count(b"\n", first, cut)
                     first, tag, cited = cut, following, False
             if limit - first > LONGEST:
-                yield _Piece(line, tag, data[first:limit])
+                yield _Section(line, tag, data[first:limit])
                 line += data.count(b"\n", first, limit)
                 first, tag = limit, ""
             data, seen = data[first:], limit - first
     if damage is not None:
         raise damage
-    yield _Piece(line, tag, data)
+    yield _Section(line, tag, data)
 
 
 def _may_end(data: bytes, begin: int) -> bool:

@@ -28,7 +28,7 @@ from rerank_plugin.retrieval.dense import QueryEncoder, opened_encoder
 from rerank_plugin.retrieval.neighbours import unit
 
 if TYPE_CHECKING:
-    from rerank_plugin.models.document_encoder import EncodedPiece
+    from rerank_plugin.models.document_encoder import EncodedBatch
 
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class IndexEncoder:
         progress: Callable[[Iterable[int]], Iterable[int]] = iter,
         lists: ListsConfig = ListsConfig(),
         threads: int | None = None,
-        encode_pieces: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
+        encode_batches: Callable[[Iterable[np.ndarray]], Iterable[EncodedBatch]] | None = None,
     ) -> Path:
         """Encode all documents, store the vectors, and return their folder.
 
@@ -95,7 +95,7 @@ class IndexEncoder:
             batch_size: documents encoded at once; None for the device's default.
             progress: wraps the iteration over the rows, for a progress bar.
             threads: None for all available.
-            encode_pieces: encodes pieces of rows by this encoder, in their order; None encodes them here.
+            encode_batches: encodes batches of rows by this encoder, in their order; None encodes them here.
 
         Raises:
             InputError: as :func:`rerank_plugin.models.document_encoder.encode_index`.
@@ -115,7 +115,7 @@ class IndexEncoder:
                 description = {"checkpoint": ENCODER, SOURCE: source, DRIFT: self._drift()}
             folder = encode_index(
                 self.model, self.builder, self.device, batch_size, description, overwrite, progress, lists, threads,
-                encode_pieces,
+                encode_batches,
             )  # fmt: skip
             if source is not None:
                 shutil.rmtree(encodings_folder(self.index, source), ignore_errors=True)
@@ -157,7 +157,7 @@ class IndexEncoder:
         Encodings by a replaced one are removed.
 
         Args:
-            progress: wraps the iteration over pieces of documents, for a progress bar.
+            progress: wraps the iteration over batches of documents, for a progress bar.
 
         Raises:
             InputError: this encoder is not the bundled one, or the index is too small.

@@ -32,8 +32,8 @@ from rerank_plugin.indexes.vector_store import (
     verify_store,
 )
 from rerank_plugin.indexes.vector_store_writer import (
-    PIECE,
-    Pieces,
+    SPILL,
+    Spills,
     describe_store,
     nearest_of,
     write_segments,
@@ -131,18 +131,18 @@ def _carry_store(
         _link(folder / name, target / name)
     old = store_in(folder, description, before)
     if new and renumbered is None:
-        pieces = Pieces(after, folder.name, spaces, rows=rows)
-        for some in pieces:
-            pieces.keep(some, encoder.encode(some))
+        spills = Spills(after, folder.name, spaces, rows=rows)
+        for batch in spills:
+            spills.keep(batch, encoder.encode(batch))
         write_segments(
-            target, after, new, pieces, pieces.read, nearest_of(old.centroids, spaces, threads), old.centroids
+            target, after, new, spills, spills.read, nearest_of(old.centroids, spaces, threads), old.centroids
         )
-        pieces.remove()
+        spills.remove()
     elif new and renumbered is not None:
         sources = np.flatnonzero(renumbered.rows >= 0)  # by the rows in the next commit
-        lists = lambda some, _: old.lists_of(sources[some])  # noqa: E731
-        pieces_of = list(chunks(rows, PIECE))
-        write_segments(target, after, new, pieces_of, lambda some: old.codes(sources[some]), lists, old.centroids)
+        lists = lambda batch, _: old.lists_of(sources[batch])  # noqa: E731
+        batches = list(chunks(rows, SPILL))
+        write_segments(target, after, new, batches, lambda batch: old.codes(sources[batch]), lists, old.centroids)
     describe_store(target, after, description)
 
 

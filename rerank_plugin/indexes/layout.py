@@ -43,7 +43,7 @@ ENCODINGS = "encodings"  # of documents, each with a description and checksums o
 JUDGED = "judged"  # queries, the same
 ADAPTED = "adapted"  # a checkpoint; its checksum is the name of its encodings
 DERIVED = (ENCODINGS, JUDGED, ADAPTED)
-PIECES = ".pieces"  # ends the name of the folder of an encoding that is not complete
+SPILLS = ".pieces"  # ends the name of the folder of an encoding that is not complete
 
 # Files that a commit lists, or that an interrupted update has left; others are of the user or of other commands.
 # Lucene's commits are removed before their segments: Lucene opens nothing beside a commit that lacks files.
@@ -103,4 +103,4 @@ def derived_folder(index: InFolder, name: str) -> Path:
 def derived_folders(index: InFolder, name: str) -> list[Path]:
     """The folders of a kind, each of a model, without those of encodings that are not complete or were interrupted."""
     folders = (path for path in derived_folder(index, name).glob("*") if path.is_dir() and MARK not in path.name)
-    return sorted(path for path in folders if not path.name.endswith(PIECES))
+    return sorted(path for path in folders if not path.name.endswith(SPILLS))

@@ -34,7 +34,7 @@ class Location(Protocol):
         """An index whose documents are searched there; an `InputError` if it cannot be opened."""
 
     def encoding(self, encoder: Any, batch_size: int | None) -> Callable[..., Any]:
-        """What encodes pieces of rows there, for :meth:`IndexEncoder.encode`."""
+        """What encodes batches of rows there, for :meth:`IndexEncoder.encode`."""
 
     def builders(self, lag: int) -> tuple[Callable[[], int], Callable[..., Any]]:
         """What counts the processors there, and what builds a shard there as a ``ShardBuilder`` does here.

@@ -1,6 +1,6 @@
-"""Writes the store of vectors of an index: its pieces, its inverted lists, and what updates of the index make of it.
+"""Writes the store of vectors of an index: its spills, its inverted lists, and what updates of the index make of it.
 
-An encoding is kept in pieces until all documents are encoded; then their codes are put into inverted lists
+An encoding is kept in spills until all documents are encoded; then their codes are put into inverted lists
 (:mod:`rerank_plugin.indexes.vector_store` describes the files and reads them). Letters in shapes are as there.
 """
 
@@ -33,7 +33,7 @@ from rerank_plugin.files.outputs import (
 from rerank_plugin.indexes.forward import ForwardIndex
 from rerank_plugin.indexes.index_folder import damage_as_input_error
 from rerank_plugin.indexes.layout import ENCODINGS as FOLDER
-from rerank_plugin.indexes.layout import PIECES, derived_folder
+from rerank_plugin.indexes.layout import SPILLS, derived_folder
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.vector_store import (
     FLAT,
@@ -54,19 +54,19 @@ from rerank_plugin.kernels.quantization import Codes, Spaces
 log = logging.getLogger(__name__)
 
 DIGEST_BYTES = 16
-PIECE = 16_384  # documents whose vectors are held in memory at once
+SPILL = 16_384  # documents whose vectors are held in memory at once
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
 FLOOR = 0.85  # recall of the documents of the sample, below which something is wrong with the lists
 
 
-class Pieces:
-    """The codes that an encoding by the weights ``key`` has made so far, a file for each piece of consecutive rows.
+class Spills:
+    """The codes that an encoding by the weights ``key`` has made so far, a file for each batch of consecutive rows.
 
-    A file ends with a checksum: a piece that is not as it was written counts as missing, and is encoded again.
+    A file ends with a checksum: a spill that is not as it was written counts as missing, and is encoded again.
 
     Args:
-        size: documents of a piece.
+        size: documents of a batch.
         rows: of the documents to encode, int64 [n], increasing; by default all.
 
     Raises:
@@ -74,7 +74,7 @@ class Pieces:
     """
 
     def __init__(
-        self, index: ForwardIndex, key: str, spaces: Spaces, size: int = PIECE, rows: np.ndarray | None = None
+        self, index: ForwardIndex, key: str, spaces: Spaces, size: int = SPILL, rows: np.ndarray | None = None
     ):
         if index.checksum is None:
             raise InputError(
@@ -82,12 +82,12 @@ class Pieces:
             )
         self.index, self.key, self.spaces, self.size = index, key, spaces, size
         self.rows = np.arange(len(index)) if rows is None else rows
-        self.folder = encodings_folder(index, f"{key}{PIECES}")
+        self.folder = encodings_folder(index, f"{key}{SPILLS}")
         self.sound: set[Path] = set()  # files that were compared with their checksums
         self.record = np.dtype([("scales", "<f4", (len(spaces.widths),)), ("codes", "i1", (spaces.padded,))])
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """The rows of each piece, int64 [n]."""
+        """The rows of each spill, int64 [n]."""
         return chunks(self.rows, self.size)
 
     def _file(self, rows: np.ndarray) -> Path:
@@ -96,7 +96,7 @@ class Pieces:
         return self.folder / f"{blake2b(name.encode(), digest_size=16).hexdigest()}.npy"
 
     def has(self, rows: np.ndarray) -> bool:
-        """Whether a piece is there, as it was written."""
+        """Whether a spill is there, as it was written."""
         path = self._file(rows)
         if path not in self.sound and path.is_file():
             content = path.read_bytes()
@@ -107,7 +107,7 @@ class Pieces:
         return path in self.sound
 
     def keep(self, rows: np.ndarray, vectors: np.ndarray) -> None:
-        """Write the codes of vectors float32 [n, E] of a piece, atomically.
+        """Write the codes of vectors float32 [n, E] of a spill, atomically.
 
         Raises:
             InputError: a vector is not finite.
@@ -115,30 +115,30 @@ class Pieces:
         self.keep_codes(rows, quantized_vectors(self.index, rows, vectors, self.spaces))
 
     def keep_codes(self, rows: np.ndarray, quantized: Codes) -> None:
-        """Write the codes of a piece, atomically."""
-        piece = np.empty(len(rows), self.record)
-        piece["scales"], piece["codes"] = quantized.scales, quantized.codes
+        """Write the codes of a spill, atomically."""
+        spill = np.empty(len(rows), self.record)
+        spill["scales"], spill["codes"] = quantized.scales, quantized.codes
         self.folder.mkdir(parents=True, exist_ok=True)
         content = BytesIO()
-        np.save(content, piece)
+        np.save(content, spill)
         with replacing(self._file(rows), INNER, overwrite=True) as file:
             file.write(content.getbuffer())
             file.write(_checksum(content.getbuffer()))
 
     def read(self, rows: np.ndarray) -> Codes:
-        """The codes of a piece; an `InputError` if its file is missing or damaged."""
+        """The codes of a spill; an `InputError` if its file is missing or damaged."""
         path = self._file(rows)
         with damage_as_input_error(path, "encode again"):
             if not self.has(rows):
                 raise ValueError("it does not match its checksum" if path.is_file() else "it is missing")
-            piece = np.load(path, mmap_mode="r", allow_pickle=False)
-            if piece.shape != (len(rows),) or piece.dtype != self.record:
-                raise ValueError(f"it is {piece.dtype} {piece.shape}")
-        return Codes(np.ascontiguousarray(piece["codes"]), np.ascontiguousarray(piece["scales"]))
+            spill = np.load(path, mmap_mode="r", allow_pickle=False)
+            if spill.shape != (len(rows),) or spill.dtype != self.record:
+                raise ValueError(f"it is {spill.dtype} {spill.shape}")
+        return Codes(np.ascontiguousarray(spill["codes"]), np.ascontiguousarray(spill["scales"]))
 
     def take(self, rows: np.ndarray) -> Codes:
         """The codes of some rows, int64 [n], increasing."""
-        parts = [self.read(piece).take(np.searchsorted(piece, rows[_within(rows, piece)])) for piece in self]
+        parts = [self.read(spill).take(np.searchsorted(spill, rows[_within(rows, spill)])) for spill in self]
         return Codes(*map(np.concatenate, zip(*parts)))
 
     def remove(self) -> None:
@@ -148,17 +148,17 @@ class Pieces:
             remove_folder(self.folder)
 
 
-def remove_left_pieces(index: ForwardIndex) -> None:
-    """Remove the pieces of encodings that were killed after their store had its final name.
+def remove_left_spills(index: ForwardIndex) -> None:
+    """Remove the spills of encodings that were killed after their store had its final name.
 
-    Pieces that are newer than their store are of an encoding that goes on, or was killed before.
+    Spills that are newer than their store are of an encoding that goes on, or was killed before.
     """
     stores = derived_folder(index, FOLDER)
-    for pieces in stores.glob(f"*{PIECES}"):
-        store = pieces.with_name(pieces.name.removesuffix(PIECES)) / VECTOR_STORE.description
+    for spills in stores.glob(f"*{SPILLS}"):
+        store = spills.with_name(spills.name.removesuffix(SPILLS)) / VECTOR_STORE.description
         with suppress(OSError):
-            if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in pieces.iterdir()), default=0):
-                remove_folder(pieces)
+            if store.stat().st_mtime_ns >= max((path.stat().st_mtime_ns for path in spills.iterdir()), default=0):
+                remove_folder(spills)
     remove_leftovers(stores)
 
 
@@ -173,8 +173,8 @@ def _checksum(content: bytes | memoryview) -> bytes:
     return blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-def _within(rows: np.ndarray, piece: np.ndarray) -> slice:
-    return slice(*np.searchsorted(rows, [piece[0], piece[-1] + 1]))
+def _within(rows: np.ndarray, spill: np.ndarray) -> slice:
+    return slice(*np.searchsorted(rows, [spill[0], spill[-1] + 1]))
 
 
 @dataclass(frozen=True)
@@ -215,14 +215,14 @@ class ListsConfig:
 
 
 def write_store(
-    pieces: Pieces,
+    spills: Spills,
     description: dict | None = None,
     config: ListsConfig = ListsConfig(),
     overwrite: bool = False,
     threads: int | None = None,
     centroids: Codes | None = None,
 ) -> Path:
-    """Write the store of an encoding whose pieces are all there, atomically, and remove these; returns its folder.
+    """Write the store of an encoding whose spills are all there, atomically, and remove these; returns its folder.
 
     Memory grows by 8 bytes a document, and by the sample that the lists are made of, which grows as the root of their
     number: 0.1 GB at a million documents of 512 numbers.
@@ -233,26 +233,26 @@ def write_store(
         centroids: of the lists; by default they are made from a sample of the documents.
 
     Raises:
-        InputError: the folder exists and must not be replaced, a piece is damaged, there are more lists than documents,
+        InputError: the folder exists and must not be replaced, a spill is damaged, there are more lists than documents,
             or searches of the lists find too few of the best documents.
     """
-    index, spaces, threads = pieces.index, pieces.spaces, threads or available_threads()
-    documents, folder = len(index), encodings_folder(index, pieces.key)
+    index, spaces, threads = spills.index, spills.spaces, threads or available_threads()
+    documents, folder = len(index), encodings_folder(index, spills.key)
     lists, probes = config.sizes(documents)
     if centroids is not None:
         lists = len(centroids.codes)
     elif lists > max(documents, 1):
         raise InputError(f"{lists} inverted lists are too many for {documents} documents: take fewer")
     with replacing_folder(folder, VECTOR_STORE, overwrite) as writing:
-        centroids = centroids or _centroids(pieces, lists, config.seed, threads)
+        centroids = centroids or _centroids(spills, lists, config.seed, threads)
         for name, array in zip(VECTOR_STORE.arrays, centroids):
             save_array(writing / f"{name}.npy", array)
         numbers = range(len(index.segments))
-        write_segments(writing, index, numbers, pieces, pieces.read, nearest_of(centroids, spaces, threads), centroids)
+        write_segments(writing, index, numbers, spills, spills.read, nearest_of(centroids, spaces, threads), centroids)
         parts = [open_part(writing, segment, "encode again") for segment in index.segments]
         store = VectorStore(spaces, parts, index.row_map, centroids, probes, threads)
         described = {
-            "weights": pieces.key,
+            "weights": spills.key,
             "spaces": spaces.widths,
             "lists": lists,
             "nlist": config.lists,
@@ -268,7 +268,7 @@ def write_store(
             )
         del store, parts
         describe_store(writing, index, described)
-    pieces.remove()
+    spills.remove()
     return folder
 
 
@@ -284,7 +284,7 @@ def write_segments(
     folder: Path,
     index: ForwardIndex,
     numbers: Sequence[int],
-    pieces: Iterable[np.ndarray],
+    batches: Iterable[np.ndarray],
     codes: Callable[[np.ndarray], Codes],
     lists_of: Callable[[np.ndarray, Codes], np.ndarray],
     centroids: Codes,
@@ -293,12 +293,12 @@ def write_segments(
 
     Args:
         numbers: of these segments in the index.
-        pieces: the rows of their documents, increasing, int64 [n] each; they are read twice.
-        codes: those of a piece. lists_of: the list of each of its documents, int32 [n].
+        batches: the rows of their documents, increasing, int64 [n] each; they are read twice.
+        codes: those of a batch. lists_of: the list of each of its documents, int32 [n].
     """
     lists = len(centroids.codes)
     placed: dict[int, np.ndarray] = {n: np.zeros(len(index.segments[n]), np.int32) for n in numbers}
-    for rows in pieces if lists > 1 else ():
+    for rows in batches if lists > 1 else ():
         nearest = lists_of(rows, codes(rows))
         for number, at, local in index.row_map.by_segment(rows):
             placed[number][local] = nearest[at]
@@ -319,7 +319,7 @@ def write_segments(
         if not count:
             for kind, values in zip(("codes", "scales"), written[number]):
                 save_array(part / f"{kind}.npy", values)
-    for rows in pieces:
+    for rows in batches:
         found = codes(rows)
         for number, at, local in index.row_map.by_segment(rows):
             positions = placed[number][local]
@@ -368,11 +368,11 @@ def divide_again(
         InputError: as :func:`write_store`.
     """
     description = VECTOR_STORE.read(before)
-    old, pieces = store_in(before, description, index_before), Pieces(index, before.name, Spaces(description["spaces"]))
-    for piece in pieces:
-        pieces.keep_codes(piece, old.codes(rows[piece]))
+    old, spills = store_in(before, description, index_before), Spills(index, before.name, Spaces(description["spaces"]))
+    for spill in spills:
+        spills.keep_codes(spill, old.codes(rows[spill]))
     kept = {name: value for name, value in description.items() if name in ("model", "checkpoint")}
-    write_store(pieces, kept, lists_config(description, index, seed), threads=threads)
+    write_store(spills, kept, lists_config(description, index, seed), threads=threads)
 
 
 def lists_config(description: dict, index: ForwardIndex, seed: int) -> ListsConfig:
@@ -381,16 +381,16 @@ def lists_config(description: dict, index: ForwardIndex, seed: int) -> ListsConf
     return ListsConfig(None if lists is None else min(lists, max(len(index), 1)), description["nprobe"], seed=seed)
 
 
-def _centroids(pieces: Pieces, lists: int, seed: int, threads: int) -> Codes:
+def _centroids(spills: Spills, lists: int, seed: int, threads: int) -> Codes:
     """Codes of the lists' centroids; of a single list that is searched whole they are 0."""
-    spaces, documents = pieces.spaces, len(pieces.index)
+    spaces, documents = spills.spaces, len(spills.index)
     if lists == 1:
         return spaces.quantize(np.zeros((1, spaces.size), np.float32))
     from rerank_plugin.kernels.inverted_lists import train_centroids  # numba is slow to import
 
     random = np.random.default_rng(seed)
     some = np.sort(random.choice(documents, min(lists * SAMPLE, documents), replace=False, shuffle=False))
-    return spaces.quantize(train_centroids(pieces.take(some), spaces, lists, seed, threads))
+    return spaces.quantize(train_centroids(spills.take(some), spaces, lists, seed, threads))
 
 
 def _nearest(found: Codes, centroids: Codes, spaces: Spaces, threads: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from rerank_plugin.kernels.compiling import njit
 from rerank_plugin.kernels.intrinsics import AHEAD, prefetch_row
 from rerank_plugin.kernels.parallel import split
 
-PIECE = 16_384  # words that are compared at once
+BATCH = 16_384  # words that are compared at once
 ROUNDING = 2.0**-22  # of a number and its scale, as a share of the largest number
 LARGEST = 127  # of 8-bit numbers
 SMALLEST_NORM = 1e-12  # torch.nn.functional.normalize's
@@ -58,14 +58,14 @@ def as_bytes(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     Those of :func:`rerank_plugin.text.word_vectors.compact` are.
     """
     numbers, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
-    for start in range(0, len(vectors), PIECE):
-        some = vectors[start : start + PIECE]
-        largest = np.abs(some).max(axis=1, initial=0)
+    for start in range(0, len(vectors), BATCH):
+        batch = vectors[start : start + BATCH]
+        largest = np.abs(batch).max(axis=1, initial=0)
         scale = np.where(largest > 0, largest / np.float32(LARGEST), 1).astype(np.float32)
-        whole = np.rint(some / scale[:, None])
-        if not np.all(np.abs(whole * scale[:, None] - some) <= ROUNDING * largest[:, None]):
+        whole = np.rint(batch / scale[:, None])
+        if not np.all(np.abs(whole * scale[:, None] - batch) <= ROUNDING * largest[:, None]):
             return None
-        numbers[start : start + PIECE], scales[start : start + PIECE] = whole, scale
+        numbers[start : start + BATCH], scales[start : start + BATCH] = whole, scale
     return numbers, scales
 
 

@@ -1,6 +1,6 @@
 """Scoring on a torch device: many candidates of several queries at once, from words that stay there.
 
-A batch is copied to the device in one piece: rows of the index, the words of queries, and what their features read.
+A batch is copied to the device at once: rows of the index, the words of queries, and what their features read.
 The device gathers the words of the documents and compares the model's whole vocabulary with the words of the queries:
 one matrix product, and less work than finding the distinct words of the candidates. Models read tables of the result.
 On a GPU the work of a batch of few queries is recorded once for its shape and replayed as a CUDA graph: one launch for
@@ -143,9 +143,9 @@ class DevicePath(ModulePath, Generic[C]):
         pending = deque((place, 0, len(task.candidates)) for place, task in enumerate(tasks) if len(task.candidates))
         with self.lock:
             while pending:
-                pieces = self._next(pending, tasks)
+                spans = self._next(pending, tasks)
                 try:
-                    values = self._score([(tasks[at], found[at], slice(*bounds)) for at, *bounds in pieces])
+                    values = self._score([(tasks[at], found[at], slice(*bounds)) for at, *bounds in spans])
                 except torch.OutOfMemoryError:
                     if self.batch_size == 1:
                         raise
@@ -155,38 +155,38 @@ class DevicePath(ModulePath, Generic[C]):
                     log.warning("out of memory on %s: scoring %d candidates at once", self.device, self.batch_size)
                     continue
                 start = 0
-                for at, first, last in pieces:
+                for at, first, last in spans:
                     pending.popleft()
                     scores[at][first:last] = values[start : start + last - first]
                     start += last - first
         return scores
 
     def _next(self, pending: deque[tuple[int, int, int]], tasks: Sequence[ScoringTask]) -> list[tuple[int, int, int]]:
-        """The first pieces (task, first and last candidate) that fit into a batch; a piece that does not is divided."""
+        """The first spans (task, first and last candidate) that fit into a batch; a span that does not is divided."""
         at, first, last = pending[0]
         if last - first > self.batch_size:
             pending[0] = (at, first, first + self.batch_size)
             pending.insert(1, (at, first + self.batch_size, last))
-        pieces: list[tuple[int, int, int]] = []
+        spans: list[tuple[int, int, int]] = []
         documents, most_queries = 0, max(1, CELLS // (len(self.model.vectors) * self.builder.query_words))
-        for piece in pending:
-            documents += piece[2] - piece[1]
-            if pieces and (documents > self.batch_size or len(pieces) == most_queries):
+        for span in pending:
+            documents += span[2] - span[1]
+            if spans and (documents > self.batch_size or len(spans) == most_queries):
                 break
-            pieces.append(piece)
-        return pieces
+            spans.append(span)
+        return spans
 
-    def _score(self, pieces: list[tuple[ScoringTask, dict[str, np.ndarray], slice]]) -> np.ndarray:
-        """The scores of all pieces, one after the other, float32 [documents]."""
-        tasks, index = [task for task, _, _ in pieces], self.builder.index
-        rows = np.concatenate([task.candidates.rows[part] for task, _, part in pieces])
-        query = np.repeat(np.arange(len(pieces)), [part.stop - part.start for *_, part in pieces])
-        lengths = np.concatenate([task.candidates.lengths[part] for task, _, part in pieces])
+    def _score(self, spans: list[tuple[ScoringTask, dict[str, np.ndarray], slice]]) -> np.ndarray:
+        """The scores of all spans, one after the other, float32 [documents]."""
+        tasks, index = [task for task, _, _ in spans], self.builder.index
+        rows = np.concatenate([task.candidates.rows[part] for task, _, part in spans])
+        query = np.repeat(np.arange(len(spans)), [part.stop - part.start for *_, part in spans])
+        lengths = np.concatenate([task.candidates.lengths[part] for task, _, part in spans])
         order = np.argsort(-np.minimum(lengths, MOST_WORDS).astype(np.int16), kind="stable")  # 16 bits are sorted fast
         tokens = self.tokens or tokens_of(index, rows, self.device)
         if index.in_memory:
             self.model_ids = self._model_ids()
-        count, queries = round_up(len(rows), DOCUMENTS_STEP), len(pieces)
+        count, queries = round_up(len(rows), DOCUMENTS_STEP), len(spans)
         longest = max(int(task.words.mask.sum()) for task in tasks)
         width = min(round_up(max(longest, 1), QUERY_STEP), self.builder.query_words)
         arrays = {
@@ -198,8 +198,8 @@ class DevicePath(ModulePath, Generic[C]):
             **self.features.of_queries(tasks),
         }  # fmt: skip
         arrays["places"][: len(rows)], arrays["query"][: len(rows)] = tokens.places(rows)[order], query[order]
-        for name in pieces[0][1]:
-            values = np.concatenate([columns[name][part] for _, columns, part in pieces])
+        for name in spans[0][1]:
+            values = np.concatenate([columns[name][part] for _, columns, part in spans])
             arrays[name] = np.zeros(count)
             arrays[name][: len(rows)] = values[order]
         parts = self._parts(count, lengths[order], width, queries)
@@ -316,10 +316,10 @@ def pack(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 def unpack(packed: Tensor, layout: tuple[tuple[str, tuple[int, ...], str], ...]) -> dict[str, Tensor]:
     """The arrays of :func:`pack` by name, with shapes and kinds as in ``layout``."""
-    pieces = packed.split([int(np.prod(shape)) for _, shape, _ in layout])
+    arrays = packed.split([int(np.prod(shape)) for _, shape, _ in layout])
     return {
-        name: (piece if kind == "i" else piece.view(torch.float64)).view(shape)
-        for (name, shape, kind), piece in zip(layout, pieces)
+        name: (array if kind == "i" else array.view(torch.float64)).view(shape)
+        for (name, shape, kind), array in zip(layout, arrays)
     }
 
 

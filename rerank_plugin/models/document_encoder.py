@@ -22,7 +22,7 @@ from rerank_plugin.indexes.forward import gathered_words
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.indexes.term_ids import TermIds
 from rerank_plugin.indexes.vector_store import VECTOR_STORE, encodings_folder
-from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Spills, write_store
 from rerank_plugin.inputs.builder import InputBuilder
 from rerank_plugin.inputs.text_builder import TextBuilder
 from rerank_plugin.kernels.parallel import available_threads
@@ -31,12 +31,12 @@ from rerank_plugin.models.encoded_path import encoding_scorer, weights_checksum
 from rerank_plugin.models.ranking_model import EncodingModel, RankingModel
 from rerank_plugin.models.register import MODELS
 
-PIECE = 16_384  # documents that are sorted by length, held in memory at once and kept when encoding is interrupted
-TEXT_PIECE = 256  # the same of a model that reads texts, which takes longer
+SPILL = 16_384  # documents that are sorted by length, held in memory at once and kept when encoding is interrupted
+TEXT_SPILL = 256  # the same of a model that reads texts, which takes longer
 CPU_BATCH, DEVICE_BATCH = 16, 512  # on a CPU, what lies between two layers should stay in its cache
 
 
-EncodedPiece = tuple[np.ndarray, Codes]  # rows int64 [n], and their codes
+EncodedBatch = tuple[np.ndarray, Codes]  # rows int64 [n], and their codes
 
 
 def check_encodes(model: RankingModel) -> None:
@@ -59,7 +59,7 @@ def encode_index(
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
     lists: ListsConfig = ListsConfig(),
     threads: int | None = None,
-    encode_pieces: Callable[[Iterable[np.ndarray]], Iterable[EncodedPiece]] | None = None,
+    encode_batches: Callable[[Iterable[np.ndarray]], Iterable[EncodedBatch]] | None = None,
 ) -> Path:
     """Encode all documents of the builder's index, and write the store of their vectors in the index folder.
 
@@ -72,7 +72,7 @@ def encode_index(
         overwrite: replace encodings of this index by the same weights.
         progress: wraps the documents, for a progress bar.
         threads: by default all available.
-        encode_pieces: encodes pieces of rows int64 [n] by the same model, and gives them in their order; None encodes
+        encode_batches: encodes batches of rows int64 [n] by the same model, and gives them in their order; None encodes
             them here.
 
     Returns:
@@ -85,34 +85,34 @@ def encode_index(
     check_encodes(model)
     index, key = builder.index, weights_checksum(model, builder.vocabulary)
     spaces = encoding_scorer(model, builder, 1).spaces
-    pieces = Pieces(index, key, spaces, TEXT_PIECE if model.reads_texts else PIECE)
+    spills = Spills(index, key, spaces, TEXT_SPILL if model.reads_texts else SPILL)
     check_free(encodings_folder(index, key), VECTOR_STORE, overwrite)
     done = iter(progress(range(len(index))))
 
     def lacking() -> Iterator[np.ndarray]:
-        for rows in pieces:
-            if not pieces.has(rows):
+        for rows in spills:
+            if not spills.has(rows):
                 yield rows
             else:
                 deque(islice(done, len(rows)), maxlen=0)
 
-    if encode_pieces is None:
+    if encode_batches is None:
         encode = document_encoder(model, builder, device, batch_size, threads)
         for rows in lacking():
-            pieces.keep(rows, encode(rows, done))
+            spills.keep(rows, encode(rows, done))
     else:
-        for rows, codes in encode_pieces(lacking()):
-            pieces.keep_codes(rows, codes)
+        for rows, codes in encode_batches(lacking()):
+            spills.keep_codes(rows, codes)
             deque(islice(done, len(rows)), maxlen=0)
     next(done, None)  # ends the progress bar
-    return write_store(pieces, {"model": model.name, **(description or {})}, lists, overwrite, threads)
+    return write_store(spills, {"model": model.name, **(description or {})}, lists, overwrite, threads)
 
 
 def unknown_words(builder: InputBuilder, rows: np.ndarray) -> tuple[int, int]:
     """The number of words of documents that a model does not know by themselves, and of all, by rows int64 [n]."""
     index, known = builder.index, TermIds(builder.index, builder.vocabulary, by_hash=False).array > 0
     unknown, words = 0, 0
-    for some in chunks(rows, PIECE):
+    for some in chunks(rows, SPILL):
         tokens = gathered_words(index, some).tokens
         unknown, words = unknown + len(tokens) - int(known[tokens].sum()), words + len(tokens)
     return unknown, words

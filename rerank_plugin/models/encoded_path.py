@@ -57,11 +57,11 @@ def _weights_checksum(model: Reader, vocabulary: Vocabulary, description: str) -
     if (concepts := model.concept_vocabulary) is not None:
         digest.update("\n".join(["", "concepts", *concepts.ids]).encode())
     for name, array in sorted(model.stored_arrays().items()):
-        pieces: Iterable[np.ndarray] = [array] if isinstance(array, np.ndarray) else array.pieces()
+        batches: Iterable[np.ndarray] = [array] if isinstance(array, np.ndarray) else array.batches()
         shape, dtype = (array.shape, array.dtype) if isinstance(array, np.ndarray) else (array.numbers.shape, "float32")
         digest.update(f"{name} torch.{dtype} {list(shape)}".encode())  # as torch names its types
-        for piece in pieces:
-            digest.update(piece.reshape(-1).view(np.uint8).data)
+        for batch in batches:
+            digest.update(batch.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -5,8 +5,8 @@ gradient along the path on which all presences go from 0 to 1 together, so that 
 difference of the two scores.
 
 The authors sum over equal steps. But a score may change within a thousandth of the path (the logarithm of a count), so
-the steps are adaptive here: the contributions of a piece of the path must add up to the difference of the scores at its
-ends, and pieces that miss this difference are divided.
+the steps are adaptive here: the contributions of an interval of the path must add up to the difference of the scores at
+its ends, and intervals that miss this difference are divided.
 
 In shapes S are points of the path and P presences.
 """
@@ -28,9 +28,9 @@ from rerank_plugin.models.attribution import Attribution, ScorePart, of_cells
 from rerank_plugin.models.ranking_model import FixedVectorModel, StandardizedFeatures
 
 LARGEST_ERROR = 5e-3  # of the sum of contributions, as a share of the difference of the scores
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)  # of the quadrature within a piece
-MOST_PIECES = 1 << 11
-SPLIT = 8  # parts that a piece with too large an error is divided into
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)  # of the quadrature within an interval
+MOST_INTERVALS = 1 << 11
+SPLIT = 8  # parts that an interval with too large an error is divided into
 BATCH_SIZE = 256  # points of the path
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 Model = TypeVar("Model", bound=FixedVectorModel[Any])
@@ -106,7 +106,7 @@ def integrated_gradients(
 ) -> tuple[float, list[np.ndarray]]:
     """The score without any input, and the contribution of each input: float64 arrays in the shapes of the presences.
 
-    Their sum misses the difference of the scores by more than ``LARGEST_ERROR`` if ``MOST_PIECES`` are not enough.
+    Their sum misses the difference of the scores by more than ``LARGEST_ERROR`` if ``MOST_INTERVALS`` are not enough.
 
     Args:
         score: a continuous function that computes scores, float64 [S], from presences, float64 [S, ...] for each shape.
@@ -126,31 +126,33 @@ def integrated_gradients(
         return torch.cat(scores), torch.cat(gradients)
 
     with torch.inference_mode(False), torch.enable_grad():
-        pieces = torch.tensor([[0.0, 1.0]], dtype=torch.float64)  # [n, 2]
-        contributions, errors, scores = _integrals(evaluate, pieces)  # [n, P], [n], [n, 2]
+        intervals = torch.tensor([[0.0, 1.0]], dtype=torch.float64)  # [n, 2]
+        contributions, errors, scores = _integrals(evaluate, intervals)  # [n, P], [n], [n, 2]
         base, allowed = float(scores[0, 0]), LARGEST_ERROR * abs(float(scores[0, 1] - scores[0, 0]))
-        while float(errors.sum()) > allowed and len(pieces) < MOST_PIECES:
-            bad = errors > allowed / 2 / len(pieces)
-            parts = _divided(pieces[bad])
+        while float(errors.sum()) > allowed and len(intervals) < MOST_INTERVALS:
+            bad = errors > allowed / 2 / len(intervals)
+            parts = _divided(intervals[bad])
             replacements = (*_integrals(evaluate, parts)[:2], parts)
-            contributions, errors, pieces = (
+            contributions, errors, intervals = (
                 torch.cat([rows[~bad], new_rows])
-                for rows, new_rows in zip((contributions, errors, pieces), replacements)
+                for rows, new_rows in zip((contributions, errors, intervals), replacements)
             )
     total = contributions.sum(dim=0).split(sizes)
     return base, [part.view(shape).numpy() for part, shape in zip(total, shapes)]
 
 
-def _divided(pieces: Tensor) -> Tensor:
-    """The equal parts of pieces [n, 2]: [n * SPLIT, 2]."""
-    edges = pieces[:, :1] + (pieces[:, 1:] - pieces[:, :1]) * torch.linspace(0, 1, SPLIT + 1, dtype=torch.float64)
+def _divided(intervals: Tensor) -> Tensor:
+    """The equal parts of intervals [n, 2]: [n * SPLIT, 2]."""
+    edges = intervals[:, :1] + (intervals[:, 1:] - intervals[:, :1]) * torch.linspace(
+        0, 1, SPLIT + 1, dtype=torch.float64
+    )
     return torch.stack([edges[:, :-1], edges[:, 1:]], dim=2).flatten(0, 1)
 
 
-def _integrals(evaluate: Evaluate, pieces: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Contributions [n, P] of pieces of the path, their errors [n], and the scores at the ends of the pieces [n, 2]."""
-    starts, widths = pieces[:, :1], pieces[:, 1:] - pieces[:, :1]  # [n, 1]
-    points = torch.cat([pieces, starts + widths * torch.from_numpy((NODES + 1) / 2)], dim=1)  # [n, 2 + nodes]
+def _integrals(evaluate: Evaluate, intervals: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Contributions [n, P] of intervals of the path, their errors [n], and the scores at their ends [n, 2]."""
+    starts, widths = intervals[:, :1], intervals[:, 1:] - intervals[:, :1]  # [n, 1]
+    points = torch.cat([intervals, starts + widths * torch.from_numpy((NODES + 1) / 2)], dim=1)  # [n, 2 + nodes]
     scores, gradients = (values.unflatten(0, points.shape) for values in evaluate(points.flatten()))
     contributions = (gradients[:, 2:] * torch.from_numpy(WEIGHTS / 2)[:, None]).sum(dim=1) * widths  # [n, P]
     errors = (contributions.sum(dim=1) - (scores[:, 1] - scores[:, 0])).abs()  # [n]

@@ -32,7 +32,7 @@ from rerank_plugin.retrieval.run_file import RunFile, warn_of_cut
 
 log = logging.getLogger(__name__)
 
-PIECE = 512  # documents of a query scored at once, about the depth of a search: bounds the memory of large pools
+CHUNK = 512  # documents of a query scored at once, about the depth of a search: bounds the memory of large pools
 
 
 def read_runs(
@@ -96,14 +96,14 @@ class SharedCandidates(Candidates):
 
 
 class CandidatePool:
-    """The distinct documents of several lists: rows int64 [C], increasing, and candidates in pieces of `PIECE`."""
+    """The distinct documents of several lists: rows int64 [C], increasing, and candidates in chunks of `CHUNK`."""
 
     def __init__(self, lists: Sequence[Candidates]):
         self.rows, first = np.unique(np.concatenate([candidates.rows for candidates in lists]), return_index=True)
         scores = np.concatenate([candidates.first_stage_scores for candidates in lists])[first]
-        number = max(1, -(-len(self.rows) // PIECE))
+        number = max(1, -(-len(self.rows) // CHUNK))
         parts = zip(np.array_split(self.rows, number), np.array_split(scores, number))
-        self.pieces = [SharedCandidates(lists[0].index, *part) for part in parts]
+        self.chunks = [SharedCandidates(lists[0].index, *part) for part in parts]
 
 
 def rank_lists(
@@ -114,7 +114,7 @@ def rank_lists(
     Without a reranker, documents keep their first-stage scores.
 
     Args:
-        together: queries of one batch, and pieces scored in one call.
+        together: queries of one batch, and chunks scored in one call.
 
     Raises:
         InputError: as in `rank`. The other queries of the same batch then give no result.
@@ -130,7 +130,7 @@ def rank_lists(
         pools = [CandidatePool(lists) for _, lists in batch]
         pool_scores = _pool_scores([query for query, _ in batch], pools, reranker, together)
         for (query, lists), pool, scores in zip(batch, pools, pool_scores):
-            if not any(piece.scores_were_read for piece in pool.pieces):
+            if not any(chunk.scores_were_read for chunk in pool.chunks):
                 yield [_ranking(query, candidates, pool, scores) for candidates in lists]
                 continue
             if not logged:
@@ -158,11 +158,11 @@ def _pool_scores(
     queries: Sequence[Query], pools: Sequence[CandidatePool], reranker: CandidateScorer, together: int
 ) -> list[np.ndarray]:
     """Scores of each pool's documents, float32 [C] in the order of its rows."""
-    pieces = [(number, piece) for number, pool in enumerate(pools) for piece in pool.pieces]
+    chunks = [(number, chunk) for number, pool in enumerate(pools) for chunk in pool.chunks]
     scores: list[list[np.ndarray]] = [[] for _ in pools]
-    for start in range(0, len(pieces), together):
-        numbers, candidates = zip(*pieces[start : start + together])
-        scores_of_pieces = checked_scores([queries[number] for number in numbers], candidates, reranker)
-        for number, piece_scores in zip(numbers, scores_of_pieces):
-            scores[number].append(piece_scores)
-    return [np.concatenate(piece_scores) for piece_scores in scores]
+    for start in range(0, len(chunks), together):
+        numbers, candidates = zip(*chunks[start : start + together])
+        scores_of_chunks = checked_scores([queries[number] for number in numbers], candidates, reranker)
+        for number, chunk_scores in zip(numbers, scores_of_chunks):
+            scores[number].append(chunk_scores)
+    return [np.concatenate(chunk_scores) for chunk_scores in scores]

@@ -83,7 +83,9 @@ class WordMoversDistance(Scorer):
         self.index, self.vectors, self.stop_words, self.exact_top = index, vectors, stop_words, exact_top
         self.listwise = exact_top is not None  # the other titles decide which distances are exact
         self.word_ids = TermIds(index, vectors.vocabulary, stop_words, by_hash=False)
-        longest = max(float(np.linalg.norm(piece.astype(np.float64), axis=1).max()) for piece in vectors.table.pieces())
+        longest = max(
+            float(np.linalg.norm(batch.astype(np.float64), axis=1).max()) for batch in vectors.table.batches()
+        )
         self.floor = -(3 * longest + 1)  # no distance exceeds twice the longest vector
 
     def score(self, query: Query, candidates: Candidates) -> np.ndarray:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_RANGE = 0.25  # UNK ~ U[-0.25, 0.25] ([D18] 3.1)
 INT8 = 127  # the largest 8-bit number
-PIECE = 4096  # vectors that are decoded at once: they stay in the CPU's cache
+BATCH = 4096  # vectors that are decoded at once: they stay in the CPU's cache
 SENTENCE_END = "</s>"  # the original word2vec writes it as its first word
 WHITE = " \t\r\n"  # of a line; other white space, such as U+00A0, may be a word of GloVe
 MOST_IMPORTED = 20_000_000  # vectors of a text file, which are kept in memory
@@ -71,10 +71,10 @@ class EmbeddingTable(NamedTuple):
         """Some of the vectors, float32 [n, D]."""
         return self.numbers[rows] * self.scales[rows, None]
 
-    def pieces(self) -> Iterator[np.ndarray]:
-        """The vectors from the first to the last, float32 [at most PIECE, D] at once."""
-        for start in range(0, len(self.numbers), PIECE):
-            yield self.take(slice(start, start + PIECE))
+    def batches(self) -> Iterator[np.ndarray]:
+        """The vectors from the first to the last, float32 [at most BATCH, D] at once."""
+        for start in range(0, len(self.numbers), BATCH):
+            yield self.take(slice(start, start + BATCH))
 
     def decoded(self) -> np.ndarray:
         """All vectors, float32 [V, D]."""
@@ -385,8 +385,8 @@ def vectors_folder(folder: Path) -> Path:
 def checksum(vectors: WordVectors) -> int:
     """A checksum of words and vectors."""
     checksum = zlib.crc32("\n".join(vectors.vocabulary.words).encode())
-    for piece in vectors.table.pieces():
-        checksum = zlib.crc32(np.ascontiguousarray(piece).data, checksum)
+    for batch in vectors.table.batches():
+        checksum = zlib.crc32(np.ascontiguousarray(batch).data, checksum)
     return checksum
 
 

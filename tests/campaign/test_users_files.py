@@ -23,7 +23,7 @@ from rerank_plugin.indexes.index_folder import (
     checksum_of,
     retry_if_replaced,
 )
-from rerank_plugin.indexes.vector_store_writer import Pieces, write_store
+from rerank_plugin.indexes.vector_store_writer import Spills, write_store
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.retrieval.lucene import LuceneConfig
@@ -380,10 +380,10 @@ def give_to_another_index(folder):
 )
 def test_verification_notices_encodings_that_are_damaged_or_do_not_belong(copy, refused, spoil, message):
     forward = Index(copy).forward
-    pieces = Pieces(forward, "key", Spaces([3]))
-    for rows in pieces:
-        pieces.keep(rows, np.ones((len(rows), 3), np.float32))
-    folder = write_store(pieces)
+    spills = Spills(forward, "key", Spaces([3]))
+    for rows in spills:
+        spills.keep(rows, np.ones((len(rows), 3), np.float32))
+    folder = write_store(spills)
     assert verify(Index(copy)) == len(json.loads((copy / "index.json").read_text())["files"]) + 9
     spoil(folder)
     assert message in refused("index --verify --index copy")

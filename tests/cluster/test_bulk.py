@@ -33,7 +33,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
     from rerank_plugin.cluster import encoding
 
     class Dying(encoding.EncodingProcess):
-        """Dies at its first piece, once."""
+        """Dies at its first batch, once."""
 
         def encoded(self, *arguments):
             with suppress(FileExistsError):
@@ -43,7 +43,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
 
     monkeypatch.setenv(OPTIONS, f"{os.environ[OPTIONS]} -Xmx256m")
     monkeypatch.setattr(encoding, "EncodingProcess", Dying)
-    monkeypatch.setattr(document_encoder, "PIECE", 100)
+    monkeypatch.setattr(document_encoder, "BATCH", 100)
     build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, location=config)
     index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
     found, expected = arrays_of(tmp_path / "index"), arrays_of(twins[1])
@@ -58,15 +58,15 @@ def test_other_files_and_processes_that_keep_dying_are_told_in_one_line(twins, c
         def encoded(self, *_):
             os._exit(9)
 
-    encoder, pieces = IndexEncoder(Index(twins[0]).forward, "ktrel"), [np.arange(3)]
+    encoder, batches = IndexEncoder(Index(twins[0]).forward, "ktrel"), [np.arange(3)]
     monkeypatch.setattr(encoding, "cluster_processors", lambda: 1)
     monkeypatch.setattr(encoder, "key", "other")
     with pytest.raises(InputError, match="^on machine .*: ktrel differs from that of the command's machine"):
-        list(encoding.encode_on_cluster(encoder, None, config)(pieces))
+        list(encoding.encode_on_cluster(encoder, None, config)(batches))
     monkeypatch.setattr(encoding, "EncodingProcess", Lethal)
     monkeypatch.setattr(encoding, "RETRIES", 1)
-    with pytest.raises(InputError, match="^the processes of a piece died on the cluster, the last of 2 with: .*$"):
-        list(encoding.encode_on_cluster(encoder, None, config)(pieces))
+    with pytest.raises(InputError, match="^the processes of a batch died on the cluster, the last of 2 with: .*$"):
+        list(encoding.encode_on_cluster(encoder, None, config)(batches))
 
 
 def test_a_builder_that_dies_or_sees_no_folder_is_named_and_nothing_is_left(config, tmp_path, monkeypatch):

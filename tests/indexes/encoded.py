@@ -12,7 +12,7 @@ from rerank_plugin.files.arrays import open_array
 from rerank_plugin.indexes.derived import stores
 from rerank_plugin.indexes.layout import ADAPTED, JUDGED, derived_folder
 from rerank_plugin.indexes.vector_store import SOURCE, store_in
-from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, write_store
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Spills, write_store
 from rerank_plugin.kernels.quantization import Codes
 from rerank_plugin.models import checkpoint, register
 from rerank_plugin.models.ktrel import adaptation
@@ -69,11 +69,11 @@ def encode_alike(index, fresh, other):
         )
         assert encoder.key == folder.name
         centroids = Codes(*(open_array(folder / f"{name}.npy") for name in ("centroids", "centroid_scales")))
-        pieces, encode = Pieces(fresh.forward, encoder.key, encoder.spaces), encoder.encoder().encode
-        for rows in pieces:
-            pieces.keep(rows, encode(rows))
+        spills, encode = Spills(fresh.forward, encoder.key, encoder.spaces), encoder.encoder().encode
+        for rows in spills:
+            spills.keep(rows, encode(rows))
         kept = {name: described[name] for name in ("checkpoint", SOURCE, "nlist", "nprobe") if name in described}
-        write_store(pieces, kept, ListsConfig(probes=described["probes"], floor=0), centroids=centroids)
+        write_store(spills, kept, ListsConfig(probes=described["probes"], floor=0), centroids=centroids)
 
 
 def arrays_of(index):

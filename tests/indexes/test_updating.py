@@ -27,7 +27,7 @@ from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE
 from rerank_plugin.indexes.commits import next_commit
 from rerank_plugin.indexes.index_folder import Index, forward_checksum
 from rerank_plugin.indexes.layout import ADAPTED, commit_file, derived_folder
-from rerank_plugin.indexes.vector_store_writer import Pieces
+from rerank_plugin.indexes.vector_store_writer import Spills
 from rerank_plugin.indexes.verification import verify
 from tests import annotated, small
 from tests.indexes import encoded
@@ -387,7 +387,7 @@ def test_an_adapted_encoder_that_cannot_be_read_is_made_again(encoded_folder, da
             index_command.verify(Namespace(index=folder))
         left = sorted(adapted.iterdir())
         with pytest.raises(TypeError):
-            encoder.adapted(progress=lambda pieces: None)  # ends it
+            encoder.adapted(progress=lambda batches: None)  # ends it
         assert sorted(adapted.iterdir()) == left and left  # until the new one is there
         assert encoder.adapted().key == before and encoder.is_adapted()
 
@@ -493,7 +493,7 @@ def test_the_command_adapts_and_ends_an_encoding_that_was_killed(encoded_folder,
     status, _, err = index_command("--index", folder, "--encode", "ktrel")
     assert status == 2 and "exist already" in err
     with monkeypatch.context() as patch:
-        patch.setattr(Pieces, "remove", lambda self: None)  # killed when its store was complete
+        patch.setattr(Spills, "remove", lambda self: None)  # killed when its store was complete
         assert index_command("--index", folder, "--encode", "ktrel", "--overwrite")[0] == 0
     assert list(folder.glob("encodings/*/*.pieces"))
     status, out, err = index_command("--index", folder, "--encode", "ktrel")

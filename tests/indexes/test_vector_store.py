@@ -17,7 +17,7 @@ from rerank_plugin.indexes import vector_store, vector_store_writer
 from rerank_plugin.indexes.index_folder import forward_checksum
 from rerank_plugin.indexes.rows import Rows
 from rerank_plugin.indexes.vector_store import SegmentVectors, VectorStore, open_store
-from rerank_plugin.indexes.vector_store_writer import ListsConfig, Pieces, remove_left_pieces, write_store
+from rerank_plugin.indexes.vector_store_writer import ListsConfig, Spills, remove_left_spills, write_store
 from rerank_plugin.kernels.quantization import Spaces
 from rerank_plugin.kernels.quantized_products import scores
 from tests import small
@@ -43,15 +43,15 @@ def vectors_of(count=len(ROWS), seed=0, spaces=SPACES):
     return np.random.default_rng(seed).standard_normal((count, spaces.size)).astype(np.float32)
 
 
-def pieces_of(index, vectors=None, size=4, key="key"):
-    pieces = Pieces(index, key, SPACES, size)
-    for rows in pieces:
-        pieces.keep(rows, (vectors_of() if vectors is None else vectors)[rows])
-    return pieces
+def spills_of(index, vectors=None, size=4, key="key"):
+    spills = Spills(index, key, SPACES, size)
+    for rows in spills:
+        spills.keep(rows, (vectors_of() if vectors is None else vectors)[rows])
+    return spills
 
 
 def written(index, config=LISTS, **options):
-    return write_store(pieces_of(index), config=config, **options)
+    return write_store(spills_of(index), config=config, **options)
 
 
 def store_of(vectors, lists, seed, spaces=SPACES, given=None):
@@ -160,10 +160,10 @@ def test_each_document_is_in_the_list_of_its_nearest_centroid(index):
     assert np.array_equal(np.diff(store.lists[0]), np.bincount(nearest, minlength=3))
 
 
-def test_a_store_depends_on_neither_threads_nor_pieces(index):
+def test_a_store_depends_on_neither_threads_nor_spills(index):
     contents = []
     for size, threads in ((4, 1), (10, 3), (1, 2)):
-        folder = write_store(pieces_of(index, size=size), config=LISTS, threads=threads, overwrite=True)
+        folder = write_store(spills_of(index, size=size), config=LISTS, threads=threads, overwrite=True)
         contents.append({path.name: path.read_bytes() for path in folder.rglob("*.npy")})
     assert len(contents[0]) == 7 and contents[0] == contents[1] == contents[2]
 
@@ -195,7 +195,7 @@ def test_very_small_indexes(tmp_path, documents):
     index, count = indexed(tmp_path / "index", documents), len(documents)
     vectors = vectors_of(count)
     vectors[1:] = 0
-    write_store(pieces_of(index, vectors), config=ListsConfig(lists=1))
+    write_store(spills_of(index, vectors), config=ListsConfig(lists=1))
     store = open_store(index, "key", SPACES)
     rows, found = store.search(vectors_of(1)[0], 5)
     assert rows.tolist() == list(range(count)) and np.all(found[1:] == 0) and np.all(found[:1] > 0)
@@ -203,23 +203,23 @@ def test_very_small_indexes(tmp_path, documents):
 
 
 def test_an_interrupted_encoding_is_resumed(index):
-    """Whoever is interrupted leaves the pieces that are done; the next one encodes the others alone."""
-    pieces, done = Pieces(index, "key", SPACES, 4), []
+    """Whoever is interrupted leaves the spills that are done; the next one encodes the others alone."""
+    spills, done = Spills(index, "key", SPACES, 4), []
     with pytest.raises(KeyboardInterrupt):
-        for rows in pieces:
+        for rows in spills:
             if len(done) == 2:
                 raise KeyboardInterrupt
-            pieces.keep(rows, vectors_of()[rows])
+            spills.keep(rows, vectors_of()[rows])
             done.append(rows)
     assert open_store(index, "key", SPACES) is None
     with pytest.raises(InputError, match="cannot be read.*encode again"):
-        write_store(pieces, config=LISTS)
-    missing = [rows.tolist() for rows in Pieces(index, "key", SPACES, 4) if not pieces.has(rows)]
+        write_store(spills, config=LISTS)
+    missing = [rows.tolist() for rows in Spills(index, "key", SPACES, 4) if not spills.has(rows)]
     assert missing == [[8, 9]]
-    pieces.keep(np.array([8, 9]), vectors_of()[8:])
-    write_store(pieces, config=LISTS)
+    spills.keep(np.array([8, 9]), vectors_of()[8:])
+    write_store(spills, config=LISTS)
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
-    assert not any(Pieces(index, "other", SPACES, 4).has(rows) for rows in pieces)
+    assert not any(Spills(index, "other", SPACES, 4).has(rows) for rows in spills)
 
 
 def test_writing_is_all_or_nothing(index, monkeypatch):
@@ -230,13 +230,13 @@ def test_writing_is_all_or_nothing(index, monkeypatch):
     before = open_store(index, "key", SPACES).decode(ROWS)
     with pytest.raises(InputError, match="exists already.*overwrite"):
         written(index)
-    pieces = pieces_of(index, -vectors_of())
+    spills = spills_of(index, -vectors_of())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(vector_store_writer, "describe_store", interrupt)
-        write_store(pieces, config=LISTS, overwrite=True)
+        write_store(spills, config=LISTS, overwrite=True)
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), before)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["key", "key.pieces"]
-    write_store(pieces, config=LISTS, overwrite=True)
+    write_store(spills, config=LISTS, overwrite=True)
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), -before)
 
 
@@ -244,16 +244,16 @@ def test_writing_is_all_or_nothing(index, monkeypatch):
     "damage", [lambda old: b"", lambda old: old[:-40] + b"\1" + old[-39:], lambda old: old + b"\0"]
 )
 def test_a_damaged_piece_is_named_and_encoded_again(index, damage):
-    first, *others = pieces_of(index)
-    path = Pieces(index, "key", SPACES, 4)._file(first)
+    first, *others = spills_of(index)
+    path = Spills(index, "key", SPACES, 4)._file(first)
     path.write_bytes(damage(path.read_bytes()))
-    pieces = Pieces(index, "key", SPACES, 4)
-    assert not pieces.has(first) and all(map(pieces.has, others))
+    spills = Spills(index, "key", SPACES, 4)
+    assert not spills.has(first) and all(map(spills.has, others))
     with pytest.raises(InputError, match="does not match its checksum.*encode again") as raised:
-        write_store(pieces, config=LISTS)
+        write_store(spills, config=LISTS)
     assert str(path) in str(raised.value)
-    pieces.keep(first, vectors_of()[first])
-    write_store(pieces, config=LISTS)
+    spills.keep(first, vectors_of()[first])
+    write_store(spills, config=LISTS)
     assert np.array_equal(open_store(index, "key", SPACES).decode(ROWS), SPACES.decode(SPACES.quantize(vectors_of())))
 
 
@@ -261,20 +261,20 @@ KILLS = {"before": ("remove", lambda self: None), "after": ("rmtree", lambda *_,
 
 
 @pytest.mark.parametrize("killed", ["before", "after"])
-def test_pieces_that_a_kill_left_beside_their_store_are_removed(index, monkeypatch, killed):
+def test_spills_that_a_kill_left_beside_their_store_are_removed(index, monkeypatch, killed):
     """Before or after they got a temporary name; those of an encoding that goes on stay."""
-    pieces = pieces_of(index)
-    remove_left_pieces(index)
-    assert pieces.has(np.arange(4))
+    spills = spills_of(index)
+    remove_left_spills(index)
+    assert spills.has(np.arange(4))
     with monkeypatch.context() as patch:
-        patch.setattr(Pieces if killed == "before" else outputs.shutil, *KILLS[killed])
-        folder = write_store(pieces, config=LISTS)
+        patch.setattr(Spills if killed == "before" else outputs.shutil, *KILLS[killed])
+        folder = write_store(spills, config=LISTS)
     assert len(list(folder.parent.iterdir())) == 2
-    remove_left_pieces(index)
+    remove_left_spills(index)
     assert list(folder.parent.iterdir()) == [folder] and open_store(index, "key", SPACES) is not None
-    pieces = pieces_of(index)
-    remove_left_pieces(index)
-    assert pieces.folder.is_dir()
+    spills = spills_of(index)
+    remove_left_spills(index)
+    assert spills.folder.is_dir()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -282,19 +282,19 @@ def test_vectors_that_are_not_finite_name_their_document(index, value):
     vectors = vectors_of()
     vectors[5, 1] = value
     with pytest.raises(InputError, match="document Z is not finite"):
-        pieces_of(index, vectors)
+        spills_of(index, vectors)
 
 
 def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     """One list of nine holds the best document at most."""
     monkeypatch.setattr(vector_store_writer, "DEPTH", 1)
-    pieces = pieces_of(index, np.tile(vectors_of(1), (10, 1)))
+    spills = spills_of(index, np.tile(vectors_of(1), (10, 1)))
     low = ListsConfig(lists=9, probes=1, floor=1.01)
     with pytest.raises(InputError, match=r"1 of 9 inverted lists find \d+% .*101% are needed"):
-        write_store(pieces, config=low)
-    assert open_store(index, "key", SPACES) is None and pieces.has(next(iter(pieces)))
+        write_store(spills, config=low)
+    assert open_store(index, "key", SPACES) is None and spills.has(next(iter(spills)))
     with pytest.raises(InputError, match="11 inverted lists are too many for 10 documents"):
-        write_store(pieces, config=ListsConfig(lists=11))
+        write_store(spills, config=ListsConfig(lists=11))
     for wrong in ({"probes": 0}, {"lists": 0}):
         with pytest.raises(InputError, match="it must be at least 1"):
             ListsConfig(**wrong)
@@ -312,7 +312,7 @@ def test_recall_is_that_of_counting():
 
 def test_an_index_without_description_has_no_store(tmp_path):
     with pytest.raises(InputError, match="no index folder with an index.json"):
-        write_store(pieces_of(small.build_index(tmp_path / "bare")), config=LISTS)
+        write_store(spills_of(small.build_index(tmp_path / "bare")), config=LISTS)
 
 
 def test_vectors_of_another_index_are_not_used(index, tmp_path, caplog):
@@ -392,7 +392,7 @@ def test_encodings_of_before_are_encoded_again(index):
 def test_the_encoder_that_another_was_adapted_from_reads_its_first_space(index, lists):
     """Scores are those of a store of this space alone, to the last bit."""
     vectors, first = vectors_of(seed=4), Spaces([33])
-    write_store(pieces_of(index, vectors), {"source": "before"}, ListsConfig(lists=lists, floor=0))
+    write_store(spills_of(index, vectors), {"source": "before"}, ListsConfig(lists=lists, floor=0))
     store, queries = open_store(index, "before", first), vectors_of(3, 8, first)
     alone = VectorStore.of_vectors(first, vectors[:, :33], ROWS, len(ROWS))
     assert store.decode(ROWS[::-1]).tolist() == alone.decode(ROWS[::-1]).tolist()

@@ -52,7 +52,7 @@ def assert_close(actual, expected, tolerance=1e-5):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 25, 1000])
 def test_batches_change_nothing(index, vectors, batch_size):
-    """Queries with different numbers of candidates, alone and in joint batches, whole and in pieces."""
+    """Queries with different numbers of candidates, alone and in joint batches, whole and in spans."""
     plain, device = both(index, vectors, batch_size=batch_size)
     assert_close(scores(device, index), scores(plain, index))
 
@@ -70,11 +70,11 @@ def test_out_of_memory_halves_the_batch_for_good(index, vectors, monkeypatch):
     device = reranker.fast_class(reranker.model, reranker.builder, reranker.options)
     reranker.fast, reranker.prepared, original = device, True, device._score
 
-    def short_of_memory(pieces):
-        sizes.append(sum(part.stop - part.start for *_, part in pieces))
+    def short_of_memory(spans):
+        sizes.append(sum(part.stop - part.start for *_, part in spans))
         if sizes[-1] > 7:
             raise torch.OutOfMemoryError("out of memory")
-        return original(pieces)
+        return original(spans)
 
     monkeypatch.setattr(device, "_score", short_of_memory)
     assert_close(scores(reranker, index), expected)

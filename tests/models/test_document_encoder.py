@@ -86,10 +86,10 @@ def stored_vectors(model, builder):
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, None])
-@pytest.mark.parametrize("piece", [1, 3, 1000])
-def test_batches_and_pieces_put_every_vector_in_its_row(index, vectors, monkeypatch, piece, batch_size):
+@pytest.mark.parametrize("spill", [1, 3, 1000])
+def test_batches_and_spills_put_every_vector_in_its_row(index, vectors, monkeypatch, spill, batch_size):
     """Also where an encoding goes on that was interrupted; its progress is shown to the end."""
-    monkeypatch.setattr(document_encoder, "PIECE", piece)
+    monkeypatch.setattr(document_encoder, "SPILL", spill)
     model, shown = make("sevmos-c1", vectors), []  # its module's encodings are decoded codes, too
     builder = model.input_builder(index, vectors.vocabulary)
 

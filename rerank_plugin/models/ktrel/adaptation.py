@@ -35,7 +35,7 @@ ROUNDS = 2
 DOCUMENTS = 100_000  # of a larger collection so many are drawn
 FEWEST = 500  # documents that have contexts to learn from
 NEW_WORDS, SMALLEST_COUNT = 100_000, 3  # words of the collection that the encoder does not know: the most frequent
-PIECE = 16_384  # documents that are read at once
+BATCH = 16_384  # documents that are read at once
 SMALLEST = 1e-7  # share of the documents' length that a direction needs
 
 
@@ -51,7 +51,7 @@ def adapt(
 
     Args:
         weight: of the new space; the encoder's own has 1.
-        progress: wraps the iteration over pieces of documents, for a progress bar.
+        progress: wraps the iteration over batches of documents, for a progress bar.
 
     Raises:
         InputError: the checkpoint is no KTRel of words whose vectors are summed as they are, or is adapted already; the
@@ -76,8 +76,8 @@ def adapt(
     if len(rows) > DOCUMENTS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, DOCUMENTS, replace=False))
     counts = []
-    for start in progress(range(0, len(rows), PIECE)):
-        some = rows[start : start + PIECE]
+    for start in progress(range(0, len(rows), BATCH)):
+        some = rows[start : start + BATCH]
         words = builder.documents(Candidates(index, some, np.zeros(len(some), np.float32)))
         counts.append(_counts(words.ids, words.mask, len(vectors.vocabulary)))
     counts = sparse.vstack(counts, format="csr")
