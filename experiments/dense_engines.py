@@ -35,7 +35,7 @@ from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.indexes.faiss_folder import INDEX
 from rerank_plugin.indexes.layout import ADAPTED, ENCODINGS, derived_folder
-from rerank_plugin.indexes.stored_texts import StoredTexts
+from rerank_plugin.indexes.lucene_reader import StoredTexts
 from rerank_plugin.indexes.vector_store import ENCODER
 from rerank_plugin.retrieval.dense import DenseConfig, DenseStage, QueryEncoder
 from rerank_plugin.retrieval.faiss import FaissConfig, FaissStage

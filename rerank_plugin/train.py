@@ -177,8 +177,14 @@ def train(options) -> None:
 
 
 def _cross_validate(options, session) -> str:
-    from rerank_plugin.training.cross_validation import cross_validate
-    from rerank_plugin.training.folds import SHARE, make_folds, random_parts, read_parts, warn_of_repeated_texts
+    from rerank_plugin.training.cross_validation import (
+        SHARE,
+        cross_validate,
+        make_folds,
+        random_parts,
+        read_parts,
+        warn_of_repeated_texts,
+    )
 
     if options.folds.isdecimal():
         parts = random_parts(session.queries, int(options.folds), options.seed)

@@ -14,8 +14,7 @@ from ray._private import ray_constants
 from ray.exceptions import RayError
 
 from rerank_plugin.base.errors import InputError, one_line
-from rerank_plugin.java.jvm import OPTIONS
-from rerank_plugin.java.signals import restored_signal_handlers
+from rerank_plugin.java.jvm import OPTIONS, restored_signal_handlers
 
 OBJECT_STORE_BYTES = 100_000_000  # of Ray's own store of objects in a cluster that is started here: answers are small
 

@@ -199,7 +199,7 @@ class RemoteIndex(Index):
 
 
 class RemoteTexts:
-    """The stored texts of documents in shards (:class:`~rerank_plugin.indexes.stored_texts.StoredTexts`)."""
+    """The stored texts of documents in shards (:class:`~rerank_plugin.indexes.lucene_reader.StoredTexts`)."""
 
     def __init__(self, index: RemoteIndex):
         self.index, self.forward = index, index.forward

@@ -481,8 +481,8 @@ class Index:
         return first_stage.search(query, depth)
 
     def texts(self):
-        """The stored texts (:class:`~rerank_plugin.indexes.stored_texts.StoredTexts`), to be closed."""
-        from rerank_plugin.indexes.stored_texts import StoredTexts
+        """The stored texts (:class:`~rerank_plugin.indexes.lucene_reader.StoredTexts`), to be closed."""
+        from rerank_plugin.indexes.lucene_reader import StoredTexts
 
         return StoredTexts(self)
 

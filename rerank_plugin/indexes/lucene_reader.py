@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import cache
 from math import inf
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -386,3 +387,36 @@ def _match(weight: Any, leaf: Any, bits: Any, documents: int) -> int:
         first, took = last, perf_counter() - started
         documents = documents * 4 if took < STEP / 4 else max(documents // 4, 1) if took > STEP else documents
     return documents
+
+
+class StoredTexts:
+    """Reads the stored texts of an `Index`. It is thread-safe; its constructor starts Java."""
+
+    def __init__(self, index: Any):
+        self.index, self.lock, self.reader = index, Lock(), index.open_lucene()
+
+    def stored(self, number: int) -> tuple[str | None, str | None]:
+        """The stored fields ``raw`` and ``contents`` of a Lucene document."""
+        with self.lock:
+            return stored_text(self.reader, number)
+
+    def document(self, row: int) -> Document | None:
+        """Title and abstract of a row as indexed; None if they are not stored."""
+        with self.lock, suppress(InputError):
+            return next(self.index.stored_documents(self.reader, np.array([row])))
+        return None
+
+    def first_with(self, field: str, terms: tuple[str, ...]) -> int | None:
+        """The first Lucene document with one of the terms in a field; None without one.
+
+        Raises:
+            InputError: no such field is indexed.
+        """
+        with self.lock:
+            if field not in (known := indexed_fields(self.reader)):
+                raise InputError(f"{self.index.folder} indexes no field '{field}'; it has {', '.join(known)}")
+            numbers = (first_with_term(self.reader, field, term) for term in terms)
+            return next((number for number in numbers if number is not None), None)
+
+    def close(self) -> None:
+        self.reader.close()

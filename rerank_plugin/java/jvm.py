@@ -5,10 +5,12 @@ or download a list, and start the JVM with a module that the runtime from PyPI (
 them later gets the running JVM.
 
 A process that has started the JVM must never fork: finish parallel work first, or use the 'spawn' method.
+Other libraries must not replace Java's handlers of signals: it stops its threads by memory faults.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import locale
 import mmap
@@ -227,3 +229,21 @@ def detach_at_thread_end() -> None:
     """Detach this thread from the JVM when it ends; otherwise it stays attached. No effect in the main thread."""
     if threading.current_thread() is not threading.main_thread() and not hasattr(_thread_state, "detacher"):
         _thread_state.detacher = _Detacher()
+
+
+LARGEST = 1024  # bytes: more than a C library's struct sigaction has
+SIGNALS = [number for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL") if (number := getattr(signal, name, None))]
+
+
+@contextmanager
+def restored_signal_handlers() -> Iterator[None]:
+    """Restore the handlers of memory faults and the like when the block ends, also those that are not Python's."""
+    library = ctypes.CDLL(None)
+    kept = {number: ctypes.create_string_buffer(LARGEST) for number in SIGNALS}
+    for number, action in kept.items():
+        library.sigaction(int(number), None, action)
+    try:
+        yield
+    finally:
+        for number, action in kept.items():
+            library.sigaction(int(number), action, None)

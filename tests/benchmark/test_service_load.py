@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from rerank_plugin.benchmark import http_clients
+from rerank_plugin.benchmark import service_load
 from tests.benchmark.test_bench_command import consistent
 from tests.processes import attempt
 
@@ -22,7 +22,7 @@ def answers_of(answer, loop):
 
     async def run():
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        connections = http_clients.Connections("127.0.0.1", server.sockets[0].getsockname()[1], "one", ["a b", "c"])
+        connections = service_load.Connections("127.0.0.1", server.sockets[0].getsockname()[1], "one", ["a b", "c"])
         answers = await loop(connections)
         opened = len(connections.free)
         connections.close()
@@ -41,7 +41,7 @@ async def by_turns(writer, number):
 
 
 def test_statuses_and_late_answers_are_told_apart_and_connections_kept():
-    answers, opened, requests = answers_of(by_turns, partial(http_clients.closed_loop, clients=1, seconds=0.05))
+    answers, opened, requests = answers_of(by_turns, partial(service_load.closed_loop, clients=1, seconds=0.05))
     assert [(answer.status, answer.late) for answer in answers[:4]] == [(429, False), (200, True)] * 2
     assert requests[:3] == [f"/v1/one/search?query={query}&first_stage=bm25" for query in ("a+b", "c", "a+b")]
     assert opened == 1
@@ -56,7 +56,7 @@ def test_an_open_loop_does_not_wait_for_answers_and_counts_from_when_a_request_w
         await gate.wait()
         await say(writer, 200, "{}")
 
-    answers, opened, _ = answers_of(held, partial(http_clients.open_loop, rate=200, seconds=0.1, seed=1))
+    answers, opened, _ = answers_of(held, partial(service_load.open_loop, rate=200, seconds=0.1, seed=1))
     assert len(answers) == opened == 20
     seconds = [answer.seconds for answer in answers]
     assert seconds == sorted(seconds, reverse=True) and seconds[0] > 0.05 > seconds[-1] - 0.05
@@ -66,7 +66,7 @@ def test_a_connection_that_ends_is_an_error_of_its_kind():
     async def ended(writer, number):
         writer.close()
 
-    answers, opened, _ = answers_of(ended, partial(http_clients.open_loop, rate=1000, seconds=0.003, seed=1))
+    answers, opened, _ = answers_of(ended, partial(service_load.open_loop, rate=1000, seconds=0.003, seed=1))
     assert {answer.status for answer in answers} == {"IncompleteReadError"} and not opened
 
 

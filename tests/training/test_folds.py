@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.training import folds
-from rerank_plugin.training.folds import SHARE, as_text, make_folds, random_parts, read_parts
+from rerank_plugin.training import cross_validation
+from rerank_plugin.training.cross_validation import SHARE, as_text, make_folds, random_parts, read_parts
 
 
 def queries(count):
@@ -129,9 +129,9 @@ def test_repeated_texts(caplog):
     }
     parts = {name: [Query(id, text) for id, text in of_fold.items()] for name, of_fold in texts.items()}
     with caplog.at_level(logging.WARNING):
-        folds.warn_of_repeated_texts(parts)
+        cross_validation.warn_of_repeated_texts(parts)
     message = r"4 queries have the same words .* data: q1 \(fold a\) = q4 \(fold b\); q3 \(fold a\) = q8 \(fold c\)\n"
     assert re.search(message, caplog.text)
     caplog.clear()
-    folds.warn_of_repeated_texts(random_parts(queries(9), 3, 1))
+    cross_validation.warn_of_repeated_texts(random_parts(queries(9), 3, 1))
     assert not caplog.text
