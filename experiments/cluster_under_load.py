@@ -33,7 +33,7 @@ import numpy as np
 from experiments.updates_under_load import Answer, Client, Period, Stops, expected, fault, latencies, send, update
 from rerank_plugin import InputError
 from rerank_plugin import options as commandline
-from rerank_plugin.base.errors import named
+from rerank_plugin.base.errors import kind_and_message
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.outputs import scratch_folder
 
@@ -270,7 +270,7 @@ def run(options: Namespace) -> dict:
                 try:
                     scenario.run()
                 except Exception as error:  # what was measured until then is told
-                    stopped = named(error)
+                    stopped = kind_and_message(error)
                 finally:
                     ended.set()
                     sender.join()

@@ -19,7 +19,7 @@ from rerank_plugin import InputError, RankedList, read_run
 from rerank_plugin.base.records import Judgments
 from rerank_plugin.evaluation.evaluation import evaluate
 from rerank_plugin.files.plots import panels
-from rerank_plugin.files.tables import Report, Table, known
+from rerank_plugin.files.tables import Report, Table, finite_or_none
 
 Run = Mapping[str, RankedList]
 BEFORE = "before re-ranking"
@@ -159,10 +159,10 @@ def _values(bulk: BulkEvaluation, measure: str, notes: Mapping[str, str]) -> dic
     for method, of_method in bulk.after.items():
         changes = zip(bulk.runs, of_method[measure].tolist(), bulk.changes(method, measure).tolist())
         after[method] = {
-            "average_change": known(bulk.average_change(method, measure)),
+            "average_change": finite_or_none(bulk.average_change(method, measure)),
             "letters": notes[method],
             "improved": bulk.improved(method, measure),
-            "runs": {run: {"after": value, "change": known(change)} for run, value, change in changes},
+            "runs": {run: {"after": value, "change": finite_or_none(change)} for run, value, change in changes},
         }
     before = dict(zip(bulk.runs, bulk.before[measure].tolist()))
     return {"before": before, "zero_before": bulk.zero_before(measure), "after": after}

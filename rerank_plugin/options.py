@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rerank_plugin.base.errors import FAULT, InputError, describe_error, nearest
 from rerank_plugin.base.extras import naming_extras
-from rerank_plugin.base.settings import SHARED, Setting, chosen, settings
+from rerank_plugin.base.settings import SHARED, Setting, chosen_values, settings
 from rerank_plugin.base.terminal import drop_output, progress, set_up_logging, shown, standard_output  # noqa: F401 (commands take them from here)
 from rerank_plugin.files.text_files import refuse_rereading_pipes
 
@@ -284,7 +284,7 @@ def configured(config: type[T], options: argparse.Namespace, **more: Any) -> T:
     Raises:
         InputError: the values are invalid.
     """
-    return config(**chosen(config, vars(options)), **more)
+    return config(**chosen_values(config, vars(options)), **more)
 
 
 def given_settings(options: argparse.Namespace, *configs: type) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import chosen
+from rerank_plugin.base.settings import chosen_values
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.training.config import COLLECTION, TrainingConfig, by_recipe
 
@@ -168,8 +168,8 @@ def train(options) -> None:
     elif options.select_lexical_features is not None:
         from rerank_plugin.training.selection import train_selected
 
-        chosen, table = train_selected(Session(task), options.select_lexical_features, options.output)
-        print(table + f"\n{options.output}: {' '.join(chosen)}")
+        names, table = train_selected(Session(task), options.select_lexical_features, options.output)
+        print(table + f"\n{options.output}: {' '.join(names)}")
     else:
         outcome = Session(task).train(options.output)
         shown = ", ".join(f"{name} {outcome.measures[name]:.4f}" for name in task.measures)
@@ -230,7 +230,7 @@ def training_config(options):
     Raises:
         InputError: an option would have no effect beside the others.
     """
-    config = by_recipe(options.model, {**chosen(TrainingConfig, vars(options)), "seed": options.seed})
+    config = by_recipe(options.model, {**chosen_values(TrainingConfig, vars(options)), "seed": options.seed})
     by_batch = config.of_batches
     unused = ["pairs_per_query", "training_documents"] if by_batch else ["queries_per_document"]
     if config.negatives == COLLECTION:

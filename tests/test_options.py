@@ -10,7 +10,7 @@ import pytest
 from rerank_plugin import options as commandline
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import chosen, settings
+from rerank_plugin.base.settings import chosen_values, settings
 from rerank_plugin.clicks.weak_labels import WeakLabelsConfig
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.knowledge.transe import TransEConfig
@@ -51,7 +51,7 @@ def test_what_is_given(line, expected):
 
 def test_where_something_else_has_the_defaults_only_what_is_given_counts():
     options = parsed(TrainingConfig, "--epochs 3 --learning-rate 0.5", given_only=True)
-    assert chosen(TrainingConfig, vars(options)) == {"epochs": 3, "learning_rate": 0.5}
+    assert chosen_values(TrainingConfig, vars(options)) == {"epochs": 3, "learning_rate": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def named(error: BaseException) -> str:
+def kind_and_message(error: BaseException) -> str:
     """The kind and the message of an error, on one line; its ``repr`` may hold the whole content of a file."""
     return f"{type(error).__name__}: {one_line(error)}"
 
@@ -134,7 +134,7 @@ def damage(error: BaseException) -> str:
     if (failure := system_failure(error)) is not None:
         raise failure from None
     message = one_line(error)
-    return message if message and isinstance(error, (OSError, ValueError)) else named(error)
+    return message if message and isinstance(error, (OSError, ValueError)) else kind_and_message(error)
 
 
 def system_failure(error: BaseException) -> SystemFailure | None:

@@ -62,7 +62,7 @@ def check_bounds(config: Any) -> None:
             raise InputError(f"{name} is {value}: it {fault}")
 
 
-def chosen(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
+def chosen_values(config: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a configuration's fields that a command's options give, by field name."""
     values = {}
     for name, (declared, _) in settings(config).items():

@@ -77,13 +77,13 @@ def _near(words: int | None) -> str:
     return "" if words is None else f":~{words}"
 
 
-def wanted(strategy: Strategy) -> Iterator[Term]:
+def positive_terms(strategy: Strategy) -> Iterator[Term]:
     """The terms that are not negated, in their order."""
     if isinstance(strategy, Term):
         yield strategy
     elif isinstance(strategy, Group):
         for part in strategy.parts[:1] if strategy.role == NOT else strategy.parts:
-            yield from wanted(part)
+            yield from positive_terms(part)
 
 
 def ranking_words(strategy: Strategy, spelled: Callable[[Term], str] = lambda term: term.text) -> str:
@@ -91,7 +91,7 @@ def ranking_words(strategy: Strategy, spelled: Callable[[Term], str] = lambda te
 
     ``spelled``: the text of a term of texts.
     """
-    terms = list(wanted(strategy))
+    terms = list(positive_terms(strategy))
     texts = [spelled(term) for term in terms if term.field in WORDS] or [
         term.text.replace("/", " ") for term in terms if term.field in ("mh", "majr", "nm", "ot", "sh")
     ]

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 
-from rerank_plugin.base.errors import named, one_line
+from rerank_plugin.base.errors import kind_and_message, one_line
 from rerank_plugin.base.filters import Filter
 from rerank_plugin.base.records import Document, Query
 from rerank_plugin.cluster.shard import ScoredPart, WholeQuery
@@ -253,7 +253,7 @@ def listen(host: str, converse: Callable[[Channel], None]) -> Address:
         except OSError as error:  # the other end is no coordinator, has ended, or waits for the answer no longer
             log.debug("a connection ended: %s", one_line(error))
         except Exception as error:
-            log.warning("a connection was ended: %s", named(error))
+            log.warning("a connection was ended: %s", kind_and_message(error))
 
     def accept() -> None:
         while True:

@@ -85,7 +85,7 @@ class RemoteForward(ForwardIndex):
     def answering(self) -> OpenShards:
         return self.owner.answering
 
-    def asked(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
+    def ask_shards(self, rows: np.ndarray, method: str, *arguments: Any) -> list[tuple[np.ndarray, Any]]:
         """What each shard answers for its rows, with their places among ``rows`` int64 [n]."""
         parts = {number: (at, local) for number, at, local in self.row_map.by_shard(rows)}
         if not parts:
@@ -93,13 +93,13 @@ class RemoteForward(ForwardIndex):
         answers = self.answering.ask({number: (method, *arguments, local) for number, (_, local) in parts.items()})
         return [(parts[number][0], answer) for number, answer in answers.items()]
 
-    def searched(self) -> list[int]:
+    def searched_shards(self) -> list[int]:
         """The shards that the present search does not leave out."""
         return [number for number in self.row_map.shards if number not in left_out.get()]
 
     def ask_searched(self, *question: Any) -> dict[int, Any]:
         """Their answers to a question, by their numbers."""
-        return self.answering.ask(dict.fromkeys(self.searched(), question))
+        return self.answering.ask(dict.fromkeys(self.searched_shards(), question))
 
     def whole_rows(self, number: int, local: np.ndarray) -> np.ndarray:
         """Rows of the whole index, int64 [n], from those of a shard."""
@@ -111,7 +111,7 @@ class RemoteForward(ForwardIndex):
         return {shard: self.row_map.of_shard(shard) for shard in self.row_map.shards}
 
     def words(self, rows: np.ndarray) -> WordSlices:
-        return together(len(rows), self.asked(rows, "words"))
+        return together(len(rows), self.ask_shards(rows, "words"))
 
 
 class RemoteIndex(Index):
@@ -218,7 +218,7 @@ class RemoteTexts:
     def close(self) -> None: ...
 
     def _of(self, row: int, method: str) -> Any:
-        (_, answer), *_ = self.forward.asked(np.array([row]), method)
+        (_, answer), *_ = self.forward.ask_shards(np.array([row]), method)
         return answer
 
 
@@ -296,14 +296,14 @@ class RemoteStore(VectorStore):
 
     def decode(self, rows: np.ndarray) -> np.ndarray:
         found = self.spaces.empty(len(rows))
-        for at, part in self.index.asked(rows, "codes", *self.named):
+        for at, part in self.index.ask_shards(rows, "codes", *self.named):
             found.codes[at], found.scales[at] = part
         return self.spaces.decode(found)[:, : self.size]
 
     def scores(self, query: Queries, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
         scores = np.zeros(len(rows), np.float32)
         if len(rows):
-            for at, part in self.index.asked(rows, "products", *self.named, self.quantize(query)):
+            for at, part in self.index.ask_shards(rows, "products", *self.named, self.quantize(query)):
                 scores[at] = part
         return scores
 
@@ -312,7 +312,7 @@ class RemoteStore(VectorStore):
         if not isinstance(fits, Filter):
             return fits
         one_list = self.inverted_lists == 1  # all are searched
-        return fits, None if one_list else self.held_of(fits, tuple(self.index.searched()))
+        return fits, None if one_list else self.held_of(fits, tuple(self.index.searched_shards()))
 
     def _held_of(self, filter: Filter, shards: tuple[int, ...]) -> np.ndarray:
         answers = self.index.answering.ask(dict.fromkeys(shards, ("held", *self.named, filter)))
@@ -334,7 +334,7 @@ class RemoteStore(VectorStore):
         parts = {number: (at, local) for number, at, local in self.index.row_map.by_shard(candidates)}
         answers = self.index.answering.ask({
             number: ("several", nearest, *([(*products, parts[number][1])] if number in parts else []))
-            for number in self.index.searched()
+            for number in self.index.searched_shards()
         })  # fmt: skip
         scores = np.zeros(len(candidates), np.float32)
         for number, (at, _) in parts.items():

@@ -13,7 +13,7 @@ from rerank_plugin.evaluation.evaluation import Evaluation
 from rerank_plugin.evaluation.measures import parse
 from rerank_plugin.evaluation.significance import TOP
 from rerank_plugin.files.outputs import FileKind, beginning
-from rerank_plugin.files.tables import Report, Rows, Table, known
+from rerank_plugin.files.tables import Report, Rows, Table, finite_or_none
 
 
 def report(evaluation: Evaluation, alpha: float, per_query: bool = False) -> Report:
@@ -69,7 +69,7 @@ def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False)
             "alpha": alpha,
             "runs": {
                 run: {
-                    name: {"p": test.p, "t": known(test.t), "difference": test.difference}
+                    name: {"p": test.p, "t": finite_or_none(test.t), "difference": test.difference}
                     for name, test in tests.items()
                 }
                 for run, tests in evaluation.comparisons.items()
@@ -77,7 +77,11 @@ def as_dictionary(evaluation: Evaluation, alpha: float, per_query: bool = False)
         }
     if evaluation.agreements:
         result["agreement"] = {
-            run: {"kendall_tau": known(agreed.tau), f"same_top_{TOP}": known(agreed.top), "queries": agreed.queries}
+            run: {
+                "kendall_tau": finite_or_none(agreed.tau),
+                f"same_top_{TOP}": finite_or_none(agreed.top),
+                "queries": agreed.queries,
+            }
             for run, agreed in evaluation.agreements.items()
         }
     result["reported"] = {

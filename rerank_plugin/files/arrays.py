@@ -116,7 +116,7 @@ def open_array(path: Path, dtype: Any = None, shape: Sequence[int | None] | None
     return array.view(np.ndarray)  # slicing a memmap takes microseconds
 
 
-# What compiled loops rely on, checked once (:func:`rerank_plugin.files.checksums.passed`). No loop checks it again.
+# What compiled loops rely on, checked once (:func:`rerank_plugin.files.checksums.check_once`). No loop checks it again.
 
 
 def are_offsets(offsets: np.ndarray, end: int) -> bool:

@@ -30,7 +30,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.files.arrays import are_below, are_finite, are_offsets, are_sorted, open_array
-from rerank_plugin.files.checksums import SEAL, describe_file, describe_parts, fault, is_sound, passed, sealed
+from rerank_plugin.files.checksums import SEAL, check_once, describe_file, describe_parts, fault, is_sound, sealed
 from rerank_plugin.files.downloads import check_downloaded
 from rerank_plugin.files.outputs import TEMPORARY, FolderKind, matches, restore_interrupted
 from rerank_plugin.files.regular_files import regular
@@ -147,7 +147,7 @@ class Artifact(FolderKind):
         Args:
             known: those that are not read again.
         """
-        names = self.found(folder) if names is None else sorted(names)
+        names = self.list_files(folder) if names is None else sorted(names)
         return {name: known.get(name) or self._describe(folder / name) for name in names}
 
     def _describe(self, path: Path) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Artifact(FolderKind):
                     if length is None:
                         known[term[0]] = found - _added(term)
             paths = [folder / f"{name}.npy" for name in arrays]
-            if paths and not passed(paths, lambda: self._fit(arrays, known), repr(self.arrays), known):
+            if paths and not check_once(paths, lambda: self._fit(arrays, known), repr(self.arrays), known):
                 raise ValueError("its arrays do not fit together")
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{folder} cannot be read ({damage(error)}); {again}") from None
@@ -262,7 +262,7 @@ class Artifact(FolderKind):
             InputError: as :meth:`open`; or a file is not listed.
         """
         files = self.open(folder, again, None, **sizes).description.get(FILES, {})
-        if others := sorted({*self.found(folder, foreign=True)} - files.keys()):
+        if others := sorted({*self.list_files(folder, foreign=True)} - files.keys()):
             wrong = f"is not listed in {self.description}: {again or self.again}, or remove it"
             raise InputError(f"{folder / others[0]} {wrong}")
         self.compare(folder, files, again)
@@ -283,7 +283,7 @@ class Artifact(FolderKind):
         tables = (f"{name}.{part}.npy" for name in self.strings for part in ("bytes", "offsets"))
         return {*(name for name in self.files if "*" not in name), *(f"{name}.npy" for name in self.arrays), *tables}
 
-    def found(self, folder: Path, foreign: bool = False) -> list[str]:
+    def list_files(self, folder: Path, foreign: bool = False) -> list[str]:
         """The files that a folder has, apart from temporary ones and those with checksums elsewhere, by name.
 
         Args:

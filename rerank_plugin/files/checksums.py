@@ -98,10 +98,10 @@ def fault(path: Path, description: Mapping[str, Any], whole: bool = False) -> st
             return True
         return describe_file(path)["blake2b"] == description["blake2b"]
 
-    return None if passed([path], is_same, dict(description), whole) else "has changed"
+    return None if check_once([path], is_same, dict(description), whole) else "has changed"
 
 
-def passed(paths: Iterable[Path], check: Callable[[], bool], *how: Any, by_content: bool = False) -> bool:
+def check_once(paths: Iterable[Path], check: Callable[[], bool], *how: Any, by_content: bool = False) -> bool:
     """Whether files pass a check, which is called unless they have passed it before.
 
     Args:

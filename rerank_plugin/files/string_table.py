@@ -26,7 +26,7 @@ from rerank_plugin.files.arrays import (
     save_array,
     slices,
 )
-from rerank_plugin.files.checksums import passed
+from rerank_plugin.files.checksums import check_once
 
 
 def hash_strings(strings: Iterable[str]) -> np.ndarray:
@@ -67,7 +67,7 @@ class StringTable:
         if self.is_searchable:
             self.hashes = array("hashes", np.uint64)
             self.rows = array("rows", np.uint32, len(self.hashes))
-        if not passed(opened, self._is_sound):
+        if not check_once(opened, self._is_sound):
             raise ValueError(f"the arrays of {name} in {folder} do not fit together")
 
     def _is_sound(self) -> bool:

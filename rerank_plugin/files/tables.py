@@ -67,6 +67,6 @@ def aligned(rows: Rows, texts: int = 1) -> str:
     )
 
 
-def known(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """A number for JSON: None for NaN and infinity, which JSON lacks."""
     return value if math.isfinite(value) else None

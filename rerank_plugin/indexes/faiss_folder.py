@@ -27,7 +27,7 @@ import numpy as np
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import require
 from rerank_plugin.files.artifact import Artifact
-from rerank_plugin.files.checksums import passed
+from rerank_plugin.files.checksums import check_once
 from rerank_plugin.files.text_files import byte_lines
 from rerank_plugin.indexes.faiss_gpu import MOST, Place, placed, reason
 
@@ -313,5 +313,5 @@ def check(path: Path) -> None:
             faults.append(lines[-1] if lines else ended)
         return not faults
 
-    if not passed([path], is_sound, "faiss", 2, faiss.__version__, by_content=True):
+    if not check_once([path], is_sound, "faiss", 2, faiss.__version__, by_content=True):
         raise InputError(f"{path} is damaged, or no Faiss index that can be read safely: {faults[0]}")

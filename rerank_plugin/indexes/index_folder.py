@@ -21,7 +21,7 @@ from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.arrays import are_below, open_array
 from rerank_plugin.files.artifact import FILES, FORMAT_VERSION, Artifact
-from rerank_plugin.files.checksums import CHECKSUM, SAMPLED, checksum_of, passed
+from rerank_plugin.files.checksums import CHECKSUM, SAMPLED, check_once, checksum_of
 from rerank_plugin.files.outputs import is_same_file, restore_interrupted
 from rerank_plugin.indexes.forward import DELETED, ForwardIndex
 from rerank_plugin.indexes.index_concepts import KNOWLEDGE, IndexKnowledge
@@ -371,7 +371,7 @@ class Index:
                 continue
             path = self.folder / part["rows"]
             rows = open_array(path, np.uint32, (None,))
-            if not passed([path], lambda: are_below(rows, count, DELETED), count):  # noqa: B023 (called at once)
+            if not check_once([path], lambda: are_below(rows, count, DELETED), count):  # noqa: B023 (called at once)
                 raise ValueError(f"{path} has rows that do not exist")
             found.append(rows)
         return found

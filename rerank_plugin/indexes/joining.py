@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank_plugin.files.arrays import are_below, open_array, save_array
-from rerank_plugin.files.checksums import passed
+from rerank_plugin.files.checksums import check_once
 from rerank_plugin.files.string_table import StringTable, StringTableWriter
 from rerank_plugin.indexes.forward import NOTHING_DELETED, CommitData, ForwardIndex
 from rerank_plugin.indexes.layout import COMMIT_DATA
@@ -174,7 +174,9 @@ def open_commit_data(
             and all(len(segment.numbers) or len(segment.terms) <= len(terms) for segment in segments)
         )
 
-    if not passed([*opened, *(one.folder / "terms.offsets.npy" for one in segments)], is_sound, lengths, len(terms)):
+    if not check_once(
+        [*opened, *(one.folder / "terms.offsets.npy" for one in segments)], is_sound, lengths, len(terms)
+    ):
         raise ValueError("what the commit says of its documents does not fit them")
     means = {field: numbers["mean_length"] for field, numbers in description["fields"].items()}
     shards = [one["shard"] for one in entries]

@@ -106,7 +106,7 @@ def check(folder: Path) -> None:
         )
     description = SHARED.read(folder)
     SHARED.check_files(folder, description)
-    for name in (CONFIG_FILE, WEIGHTS_FILE, *SHARED.found(folder)):
+    for name in (CONFIG_FILE, WEIGHTS_FILE, *SHARED.list_files(folder)):
         if name not in description["files"]:
             raise InputError(f"{folder / name} has no checksum: {SHARED.again}")
 

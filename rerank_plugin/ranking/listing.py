@@ -56,7 +56,7 @@ def print_list(ranking: Ranking, index: Index, first_rank: int = 1) -> None:
     hits = zip(ranking.order.tolist(), ranking.ranked_scores.tolist(), _listed(ranking, index))
     for rank, (place, score, document) in enumerate(hits, first_rank):
         print(f"{rank:>4}  {score:>9.4f}  {place + 1:>11}  {document.id:<{width}}", end=end)
-        metadata, text = document.metadata or {}, _described(document)
+        metadata, text = document.metadata or {}, _citation(document)
         if metadata.get("retracted"):
             print_red(RETRACTED)
             text = f" {text}"
@@ -77,7 +77,7 @@ def _listed(ranking: Ranking, index: Index) -> Iterator[Document]:
     return (Document(id, title, "") for id, title in zip(ranking.doc_ids, titles))
 
 
-def _described(document: Document) -> str:
+def _citation(document: Document) -> str:
     """``Title (Smith JA et al.; BMJ, 2019-03)``."""
     metadata = document.metadata or {}
     authors = metadata.get("authors") or []

@@ -101,7 +101,7 @@ class Ranking(NamedTuple):
         order = (np.cumsum(kept) - 1)[self.order[kept[self.order]]]
         return self._replace(candidates=candidates, scores=self.scores[kept], order=order)
 
-    def whole(self) -> Ranking:
+    def require_complete(self) -> Ranking:
         """This ranking; an `UnavailableError` if it lacks documents."""
         if (missing := self.missing) is not None:
             raise UnavailableError(f"{missing}: try again", missing.shards)

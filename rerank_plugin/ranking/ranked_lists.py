@@ -61,7 +61,7 @@ def rank_many(
 
 
 def _ranked_list(ranking: Ranking) -> RankedList:
-    ranking.whole()  # as a run is
+    ranking.require_complete()  # as a run is
     return RankedList(ranking.doc_ids, strictly_decreasing(ranking.ranked_scores))
 
 

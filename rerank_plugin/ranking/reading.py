@@ -27,8 +27,8 @@ from rerank_plugin.base.strategy import (
     Group,
     Strategy,
     Term,
+    positive_terms,
     ranking_words,
-    wanted,
 )
 from rerank_plugin.concepts.headings import Headings
 from rerank_plugin.indexes.index_folder import Index
@@ -106,7 +106,7 @@ def read(
     words = "" if newest_first else rank_by
     if words is None:
         words = ranking_words(strategy, _completed(index))
-    texts = " ".join(term.text for term in wanted(strategy) if term.field in WORDS and not term.truncated)
+    texts = " ".join(term.text for term in positive_terms(strategy) if term.field in WORDS and not term.truncated)
     unknown_words, meant = suggest(index, text, texts, matches.total <= FEW)
     notes = [*reader.notes, *unknown_words, *matches.notes]
     if matches.total > MOST_RANKED:
@@ -180,7 +180,7 @@ def _completed(index: Index) -> Callable[[Term], str]:
 
 def _marked(strategy: Strategy) -> str:
     """The words that match, for marks in texts: in all spellings, and truncated ones with an asterisk."""
-    terms = [term for term in wanted(strategy) if term.field in WORDS]
+    terms = [term for term in positive_terms(strategy) if term.field in WORDS]
     return " ".join(
         f"{term.text}*" if term.truncated else " ".join(spellings(term.text)) if term.field == ALL else term.text
         for term in terms

@@ -243,7 +243,7 @@ class Searcher:
         Raises:
             InputError: the query is not a text, or the document is not one of its candidates.
         """
-        ranking = self._rank(as_query(query)).whole()
+        ranking = self._rank(as_query(query)).require_complete()
         place = place_of(ranking, docid)
         document = self._documents().as_indexed(int(ranking.candidates.rows[place]))
         return explain(ranking, place, self._pipeline.scorer, self._config.name, document)

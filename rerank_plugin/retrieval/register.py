@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from rerank_plugin.base.errors import InputError, unknown
 from rerank_plugin.base.records import Query
 from rerank_plugin.base.register import Register
-from rerank_plugin.base.settings import SHARED, check_bounds, chosen, setting, settings  # noqa: F401 (for first stages)
+from rerank_plugin.base.settings import SHARED, check_bounds, chosen_values, setting, settings  # noqa: F401 (for first stages)
 
 if TYPE_CHECKING:
     from rerank_plugin.indexes.candidates import Candidates
@@ -161,7 +161,7 @@ def configure(spec: str, options: Mapping[str, Any] | None = None) -> FirstStage
     """
     entry, argument = _parsed(spec)
     arguments = {entry.argument: argument} if entry.argument else {}
-    return entry.config(**chosen(entry.config, options or {}), **arguments, **entry.fixed)
+    return entry.config(**chosen_values(entry.config, options or {}), **arguments, **entry.fixed)
 
 
 def configuration_of(first_stage: Any) -> Any:

@@ -80,7 +80,9 @@ async def _found(service: Service, index: ServedIndex, parameters: SearchParamet
         raise RequestError(422, f"{len(parameters.query)} queries: export the documents of one", "search.query")
     with service.scheduler.admitted():
         (search,) = searches(service, index, parameters)
-        docids: list[str] = await finished(service, search, lambda scored: search.ranked(scored).whole().doc_ids)
+        docids: list[str] = await finished(
+            service, search, lambda scored: search.ranked(scored).require_complete().doc_ids
+        )
     if not 0 < len(docids) <= MOST_EXPORTED:
         found = f"{len(docids):,} documents" if docids else "no document"
         raise RequestError(422, f"the search finds {found}: an export has 1 to {MOST_EXPORTED:,}", "search")

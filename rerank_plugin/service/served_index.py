@@ -240,7 +240,7 @@ class ServedIndex:
     ) -> Explanation:
         """Explains a candidate of a query; ``stage`` is the first stage's name."""
         detach_at_thread_end()
-        ranking = rank(query, candidates, scorer).whole()
+        ranking = rank(query, candidates, scorer).require_complete()
         with field_errors("docid", 404):
             place = place_of(ranking, docid)
         return explain(ranking, place, scorer, stage, self.documents.as_indexed(int(candidates.rows[place])))

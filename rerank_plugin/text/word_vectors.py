@@ -22,7 +22,7 @@ from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.base.settings import check_bounds, setting
 from rerank_plugin.files.artifact import Artifact
-from rerank_plugin.files.checksums import passed
+from rerank_plugin.files.checksums import check_once
 from rerank_plugin.files.outputs import replacing_folder, scratch_folder
 from rerank_plugin.files.regular_files import regular
 from rerank_plugin.files.text_files import BUFFER, DAMAGED, byte_lines, open_bytes
@@ -320,7 +320,7 @@ def load(folder: Path) -> WordVectors:
             raise InputError(f"{folder} refers to the word vectors in {source}, which does not exist: move both")
         vectors, expected = load(source), settings.get("checksum")
         files = [source / name for name in (VOCABULARY_FILE, VECTORS_FILE)]
-        if not passed(files, lambda: checksum(vectors) == expected, "word vectors", expected):
+        if not check_once(files, lambda: checksum(vectors) == expected, "word vectors", expected):
             raise InputError(
                 f"{folder} was made with other word vectors than those in {source}: restore them, or train again"
             )

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rerank_plugin.files import checksums
-from rerank_plugin.files.checksums import describe_file, describe_parts, fault, passed, remembered
+from rerank_plugin.files.checksums import check_once, describe_file, describe_parts, fault, remembered
 
 SMALL, LARGE = 10_000, 3 << 20
 
@@ -77,7 +77,7 @@ def test_a_check_is_remembered_until_the_file_changes(tmp_path, memory):
 
     def check(result=True, how=1):
         checksums._remembered.cache_clear()  # as in another process
-        return passed([path], lambda: calls.append(how) or result, how)
+        return check_once([path], lambda: calls.append(how) or result, how)
 
     assert check() and check() and calls == [1]
     assert check(how=2) and calls == [1, 2]
@@ -104,7 +104,7 @@ def test_a_copy_is_known_by_its_bytes(tmp_path, memory):
     for name, text in (("file", "one"), ("copy", "one"), ("other", "two")):
         (tmp_path / name).write_text(text)
         checksums._remembered.cache_clear()
-        assert passed([tmp_path / name], lambda: calls.append(name) or True, by_content=True)  # noqa: B023
+        assert check_once([tmp_path / name], lambda: calls.append(name) or True, by_content=True)  # noqa: B023
     assert calls == ["file", "other"]
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_was_just_written_is_checked_again(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("one")
     calls = []
     for _ in range(2):
-        assert passed([tmp_path / "file"], lambda: calls.append(1) or True)
+        assert check_once([tmp_path / "file"], lambda: calls.append(1) or True)
     assert len(calls) == 2
 
 
@@ -124,7 +124,7 @@ def test_without_a_cache_every_process_checks(tmp_path, monkeypatch):
     calls = []
     for _ in range(2):
         checksums._remembered.cache_clear()
-        assert passed([tmp_path / "file"], lambda: calls.append(1) or True)
+        assert check_once([tmp_path / "file"], lambda: calls.append(1) or True)
     assert len(calls) == 2
 
 
@@ -133,5 +133,5 @@ def test_the_cache_stays_small_and_may_be_damaged(tmp_path, memory, monkeypatch)
     memory.parent.mkdir(parents=True)
     memory.write_bytes(b"".join(b"%032d\n" % number for number in range(20)) + b"\xff half a line")
     (tmp_path / "file").write_text("one")
-    assert passed([tmp_path / "file"], lambda: True)
+    assert check_once([tmp_path / "file"], lambda: True)
     assert len(memory.read_text(errors="replace").splitlines()) == 4
