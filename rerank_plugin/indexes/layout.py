@@ -30,7 +30,7 @@ from typing import Protocol
 
 from rerank_plugin.files.outputs import MARK
 
-FORMAT = 5  # of the folder
+INDEX_FORMAT = 5  # of the folder
 DESCRIPTION = "index.json"
 COMMIT, COMMITS = "commit", "commits"
 SHARDS = "shards"  # the folder of the shards, and their list in the description
