@@ -26,7 +26,7 @@ _PUBLIC = {  # as in __init__.pyi, which type checkers read
     "Reranker": "rerank_plugin.ranking.reranker",
     "Searcher": "rerank_plugin.ranking.searcher",
     "build_index": "rerank_plugin.indexes.corpus_index",
-    "evaluate_runs": "rerank_plugin.evaluation.evaluation",
+    "evaluate_runs": "rerank_plugin.evaluation.judged_runs",
     "rank": "rerank_plugin.ranking.ranked_lists",
     "rank_many": "rerank_plugin.ranking.ranked_lists",
     "read_run": "rerank_plugin.files.runs",

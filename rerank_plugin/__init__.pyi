@@ -3,7 +3,7 @@ from rerank_plugin.base.filters import Filter as Filter
 from rerank_plugin.base.records import Document as Document
 from rerank_plugin.base.records import Query as Query
 from rerank_plugin.encoding.updates import update_index as update_index
-from rerank_plugin.evaluation.evaluation import evaluate_runs as evaluate_runs
+from rerank_plugin.evaluation.judged_runs import evaluate_runs as evaluate_runs
 from rerank_plugin.files.runs import RankedList as RankedList
 from rerank_plugin.files.runs import read_run as read_run
 from rerank_plugin.files.runs import write_run as write_run
