@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from rerank_plugin import __version__
-
 
 class InputError(ValueError):
     """Invalid user input: a file, an id or an option.
@@ -176,6 +174,8 @@ def _of_java(error: BaseException) -> str:
 
 
 def _fault(error: BaseException) -> str:
+    from rerank_plugin import __version__  # here, as the package names modules that import this one
+
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if PACKAGE in Path(frame.filename).parents]
     place = ""
     if frames:
