@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
-from rerank_plugin.evaluation.measures import Evaluator, Values
 from rerank_plugin.evaluation.significance import Agreement, Comparison, agreement, compare
+from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files.runs import RankedList
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Judgments
-from rerank_plugin.evaluation.measures import Evaluator
+from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.runs import RankedList, sort_order
 from rerank_plugin.retrieval.fusion import LINEAR, PAPER_K, RRF, Table, check, lists_weights, table
 

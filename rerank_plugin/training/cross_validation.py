@@ -24,8 +24,8 @@ import numpy as np
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
-from rerank_plugin.evaluation.measures import Evaluator, Values
 from rerank_plugin.evaluation.significance import paired_t_test
+from rerank_plugin.evaluation.values import Evaluator, Values
 from rerank_plugin.files import tables
 from rerank_plugin.files.artifact import read_object
 from rerank_plugin.files.outputs import FolderKind, remove_folder, replacing_folder

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rerank_plugin.base.records import Judgments, Query
-from rerank_plugin.evaluation.measures import Evaluator
+from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.runs import RankedList
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.relevance import Relevance

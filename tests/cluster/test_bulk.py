@@ -43,7 +43,7 @@ def test_shards_and_encodings_that_a_cluster_makes_are_the_same_files(twins, con
 
     monkeypatch.setenv(OPTIONS, f"{os.environ[OPTIONS]} -Xmx256m")
     monkeypatch.setattr(encoding, "EncodingProcess", Dying)
-    monkeypatch.setattr(document_encoder, "BATCH", 100)
+    monkeypatch.setattr(document_encoder, "SPILL", 100)
     build_shards(dated_documents(), tmp_path / "index", "sample", Problems(), SHARDS, location=config)
     index(["--encode", "ktrel", "--index", str(tmp_path / "index"), "--cluster", config.address])
     found, expected = arrays_of(tmp_path / "index"), arrays_of(twins[1])

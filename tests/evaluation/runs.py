@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from rerank_plugin.evaluation.measures import Evaluator
+from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.runs import RankedList
 
 # Every kind of measure that can be computed here, from each provider, with and without cutoffs.

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.evaluation.measures import DEFAULTS, Evaluator, err, is_own_measure, ndcg, parse, provider
+from rerank_plugin.evaluation.measures import DEFAULTS, is_own_measure, parse, provider
+from rerank_plugin.evaluation.values import Evaluator, err, ndcg
 from rerank_plugin.files.runs import RankedList, read_run, write_run
 from tests.evaluation.runs import EVERY_MEASURE, by_chance, mean_measures, ranked
 

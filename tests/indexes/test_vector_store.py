@@ -287,7 +287,7 @@ def test_vectors_that_are_not_finite_name_their_document(index, value):
 
 def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     """One list of nine holds the best document at most."""
-    monkeypatch.setattr(vector_store_writer, "DEPTH", 1)
+    monkeypatch.setattr(vector_store_writer, "RECALL_DEPTH", 1)
     spills = spills_of(index, np.tile(vectors_of(1), (10, 1)))
     low = ListsConfig(lists=9, probes=1, floor=1.01)
     with pytest.raises(InputError, match=r"1 of 9 inverted lists find \d+% .*101% are needed"):

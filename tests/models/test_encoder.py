@@ -120,7 +120,7 @@ def test_dense_retrieval_and_re_ranking_by_the_vectors_of_transformers(name, fol
 
 def test_an_interrupted_encoding_goes_on(tmp_path, folders, index_folder, encoded, monkeypatch):
     copy = shutil.copytree(index_folder, tmp_path / "index")
-    monkeypatch.setattr(document_encoder, "TEXT_PIECE", 15)
+    monkeypatch.setattr(document_encoder, "TEXT_SPILL", 15)
     read, encode = [], Encoder.encode_texts
 
     def stopping(model, documents):

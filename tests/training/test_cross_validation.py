@@ -12,7 +12,7 @@ from rerank_plugin import index, search, train
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.records import Query
 from rerank_plugin.corpora import judgments
-from rerank_plugin.evaluation.measures import Evaluator
+from rerank_plugin.evaluation.values import Evaluator
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.rerankers.neural import NeuralReranker
