@@ -283,8 +283,8 @@ class RemoteStore(VectorStore):
 
     def __init__(self, index: RemoteForward, whole: VectorStore, key: str):
         super().__init__(
-            whole.spaces, whole.parts, whole.row_map, whole.centroids, whole.probes, whole.threads, whole.description,
-            whole.size,
+            whole.spaces, whole.segments, whole.row_map, whole.centroids, whole.probes, whole.threads,
+            whole.description, whole.size,
         )  # fmt: skip
         self.index = index
         widths = whole.spaces.widths[: int(np.searchsorted(np.cumsum(whole.spaces.widths), whole.size)) + 1]

@@ -51,12 +51,12 @@ class DeviceVectors(VectorSearch):
                 f"the vectors of {count:,} documents take {size / 1e9:.1f} GB, more than is free on {device}: search "
                 "them on the CPU"
             ) from None
-        for first, part in zip(store.row_map.starts.tolist(), store.parts):
-            for start in range(0, len(part.rows), CHUNK):
-                some = slice(start, start + CHUNK)
-                here = slice(first + start, first + start + len(part.rows[some]))
-                self.codes[here] = torch.from_numpy(np.array(part.codes.codes[some])).to(self.device)
-                self.scales[here] = torch.from_numpy(np.array(part.codes.scales[some])).to(self.device)
+        for first, segment in zip(store.row_map.starts.tolist(), store.segments):
+            for start in range(0, len(segment.rows), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                here = slice(first + start, first + start + len(segment.rows[chunk]))
+                self.codes[here] = torch.from_numpy(np.array(segment.codes.codes[chunk])).to(self.device)
+                self.scales[here] = torch.from_numpy(np.array(segment.codes.scales[chunk])).to(self.device)
         log.info("%d MB of vectors of %d documents are on %s", size >> 20, count, device)
 
     @torch.inference_mode()
@@ -66,13 +66,13 @@ class DeviceVectors(VectorSearch):
         most = min(count + MORE, len(self.store) if fitting is None else len(fitting.positions))
         step, hits = max(1, PRODUCTS // max(len(self.store), 1)), []
         for start in range(0, len(quantized.numbers), step):
-            some = quantized.take(np.arange(start, min(start + step, len(quantized.numbers))))
-            products = self._products(some)  # [R, Q]
+            chunk = quantized.take(np.arange(start, min(start + step, len(quantized.numbers))))
+            products = self._products(chunk)  # [R, Q]
             if allowed is not None:
                 products = products[allowed]
             places = products.T.topk(most, dim=1, sorted=False).indices  # [Q, k]
             positions = (places if allowed is None else allowed[places]).cpu().numpy()
-            hits += [self.store.best_of(some.take([place]), found, count) for place, found in enumerate(positions)]
+            hits += [self.store.best_of(chunk.take([place]), found, count) for place, found in enumerate(positions)]
         return hits
 
     def _products(self, queries: QuantizedQueries) -> Tensor:

@@ -122,7 +122,7 @@ class VectorStore(VectorSearch):
     """The codes of all documents of an index; see the module for the arrays. It is thread-safe.
 
     Args:
-        parts: of each segment. rows: of the index, in these segments.
+        segments: the vectors of each segment. rows: of the index, in these segments.
         deleted: rows of deleted documents, int [n], which no search finds.
 
     Attributes:
@@ -136,7 +136,7 @@ class VectorStore(VectorSearch):
     def __init__(
         self,
         spaces: Spaces,
-        parts: Sequence[SegmentVectors],
+        segments: Sequence[SegmentVectors],
         rows: Rows,
         centroids: Codes,
         probes: int = PROBES,
@@ -145,15 +145,15 @@ class VectorStore(VectorSearch):
         size: int | None = None,
         deleted: np.ndarray = NO_ROWS,
     ):
-        self.spaces, self.parts, self.row_map, self.centroids = spaces, parts, rows, centroids
-        self.lists = np.stack([part.lists for part in parts]) + rows.starts[:-1, None]  # [G, L + 1]
+        self.spaces, self.segments, self.row_map, self.centroids = spaces, segments, rows, centroids
+        self.lists = np.stack([segment.lists for segment in segments]) + rows.starts[:-1, None]  # [G, L + 1]
         self.held = np.diff(self.lists, axis=1).sum(axis=0)
-        self.searched = [part.rows for part in parts]  # with `LEFT_OUT` for deleted documents
+        self.live_rows = [segment.rows for segment in segments]  # with `LEFT_OUT` for deleted documents
         for number, _, local in rows.by_segment(deleted):
-            gone = np.sort(parts[number].positions[local])
-            self.searched[number] = np.array(parts[number].rows)
-            self.searched[number][gone] = LEFT_OUT
-            self.held -= np.diff(np.searchsorted(gone, parts[number].lists))
+            gone = np.sort(segments[number].positions[local])
+            self.live_rows[number] = np.array(segments[number].rows)
+            self.live_rows[number][gone] = LEFT_OUT
+            self.held -= np.diff(np.searchsorted(gone, segments[number].lists))
         self.probes, self.threads, self.description = probes, threads or available_threads(), description or {}
         self.size = size or spaces.size
 
@@ -163,12 +163,12 @@ class VectorStore(VectorSearch):
         positions = np.zeros(documents, np.int32)
         positions[rows] = np.arange(len(rows))
         centroids = spaces.quantize(np.zeros((1, spaces.size), np.float32))
-        part = SegmentVectors(spaces.quantize(vectors), rows.astype(np.int32), positions, np.array([0, len(rows)]))
-        return cls(spaces, [part], Rows([documents]), centroids)
+        segment = SegmentVectors(spaces.quantize(vectors), rows.astype(np.int32), positions, np.array([0, len(rows)]))
+        return cls(spaces, [segment], Rows([documents]), centroids)
 
     def __len__(self) -> int:
         """The number of documents, with those that were deleted."""
-        return sum(len(part.rows) for part in self.parts)
+        return sum(len(segment.rows) for segment in self.segments)
 
     @property
     def inverted_lists(self) -> int:
@@ -187,27 +187,27 @@ class VectorStore(VectorSearch):
 
     def codes(self, rows: np.ndarray) -> Codes:
         """The codes of documents ``rows`` int64 [n]."""
-        if len(self.parts) == 1 and self.row_map.order is None:
-            return self.parts[0].codes.take(self.parts[0].positions[rows])
+        if len(self.segments) == 1 and self.row_map.order is None:
+            return self.segments[0].codes.take(self.segments[0].positions[rows])
         found = self.spaces.empty(len(rows))
         for number, at, local in self.row_map.by_segment(rows):
-            part = self.parts[number]
-            found.codes[at], found.scales[at] = part.codes.take(part.positions[local])
+            segment = self.segments[number]
+            found.codes[at], found.scales[at] = segment.codes.take(segment.positions[local])
         return found
 
     def lists_of(self, rows: np.ndarray) -> np.ndarray:
         """The list of each of the documents ``rows`` int64 [n], int32 [n]."""
         lists = np.zeros(len(rows), np.int32)
         for number, at, local in self.row_map.by_segment(rows):
-            part = self.parts[number]
-            lists[at] = np.searchsorted(part.lists, part.positions[local], "right") - 1
+            segment = self.segments[number]
+            lists[at] = np.searchsorted(segment.lists, segment.positions[local], "right") - 1
         return lists
 
     def positions(self, rows: np.ndarray) -> np.ndarray:
         """The positions in the whole store of documents ``rows`` int64 [n], int64 [n]."""
         positions = np.zeros(len(rows), np.int64)
         for number, at, local in self.row_map.by_segment(rows):
-            positions[at] = self.parts[number].positions[local] + self.row_map.starts[number]
+            positions[at] = self.segments[number].positions[local] + self.row_map.starts[number]
         return positions
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
@@ -215,7 +215,7 @@ class VectorStore(VectorSearch):
         rows, numbers = np.zeros(len(positions), np.int64), np.searchsorted(self.row_map.starts, positions, "right") - 1
         for number in np.unique(numbers).tolist():
             at = np.flatnonzero(numbers == number)
-            local = self.parts[number].rows[positions[at] - self.row_map.starts[number]]
+            local = self.segments[number].rows[positions[at] - self.row_map.starts[number]]
             rows[at] = self.row_map.of_segment(number, local)
         return rows
 
@@ -224,12 +224,12 @@ class VectorStore(VectorSearch):
         from rerank_plugin.kernels.quantized_products import scores
 
         quantized, threads = self.quantize(query), threads or self.threads
-        if len(self.parts) == 1 and self.row_map.order is None:
-            return scores(self.parts[0].codes, self.parts[0].positions[rows], quantized, threads)[0]
+        if len(self.segments) == 1 and self.row_map.order is None:
+            return scores(self.segments[0].codes, self.segments[0].positions[rows], quantized, threads)[0]
         found = np.zeros(len(rows), np.float32)
         for number, at, local in self.row_map.by_segment(rows):
-            part = self.parts[number]
-            found[at] = scores(part.codes, part.positions[local], quantized, threads)[0]
+            segment = self.segments[number]
+            found[at] = scores(segment.codes, segment.positions[local], quantized, threads)[0]
         return found
 
     def best_of(self, query: QuantizedQueries, positions: np.ndarray, count: int) -> Hits:
@@ -269,7 +269,7 @@ class VectorStore(VectorSearch):
         if exhaustive:
             if fitting is not None:
                 return self._best(fitting.positions, fitting.positions + 1, queries, count, threads)
-            borders = [(first, first + len(rows)) for first, rows in zip(self.row_map.starts.tolist(), self.searched)]
+            borders = [(first, first + len(rows)) for first, rows in zip(self.row_map.starts.tolist(), self.live_rows)]
             parts = [(np.arange(first, end, RANGE), end) for first, end in borders]
             starts = np.concatenate([some for some, _ in parts])
             stops = np.concatenate([np.minimum(some + RANGE, end) for some, end in parts])
@@ -290,13 +290,13 @@ class VectorStore(VectorSearch):
         """The best documents for each query in ranges of positions, int64 [n], none of which is in two segments."""
         from rerank_plugin.kernels.quantized_products import best
 
-        if len(self.parts) == 1 and self.row_map.order is None:
-            return best(self.parts[0].codes, self.searched[0], starts, stops, queries, count, threads)
+        if len(self.segments) == 1 and self.row_map.order is None:
+            return best(self.segments[0].codes, self.live_rows[0], starts, stops, queries, count, threads)
         found: list[list[Hits]] = [[] for _ in queries.numbers]
         numbers = np.searchsorted(self.row_map.starts, starts, "right") - 1
         for number in np.unique(numbers).tolist():
             at, first = numbers == number, self.row_map.starts[number]
-            codes, rows = self.parts[number].codes, self.searched[number]
+            codes, rows = self.segments[number].codes, self.live_rows[number]
             of_part = best(codes, rows, starts[at] - first, stops[at] - first, queries, count, threads)
             for hits, (local, scores) in zip(found, of_part):
                 hits.append((self.row_map.of_segment(number, local), scores))
@@ -386,16 +386,16 @@ def store_in(
     repair, spaces = again(index, description), Spaces(description["spaces"])
     sizes = {"P": spaces.padded, "S": len(spaces.widths), "L": description["lists"]}
     centroids = Codes(*VECTOR_STORE.open(folder, repair, description, **sizes).arrays.values())
-    parts = [open_part(folder, segment, repair, description["segments"], **sizes) for segment in index.segments]
+    segments = [open_segment(folder, segment, repair, description["segments"], **sizes) for segment in index.segments]
     store = VectorStore(
-        spaces, parts, index.row_map, centroids, description["probes"], threads, description, size, deleted
+        spaces, segments, index.row_map, centroids, description["probes"], threads, description, size, deleted
     )
     if HELD in description:
         store.held = np.array(description[HELD], np.int64)
     return store
 
 
-def open_part(
+def open_segment(
     folder: Path, segment: Segment, repair: str, seals: Mapping[str, str] | None = None, **sizes: int
 ) -> SegmentVectors:
     """The vectors of a segment in a store; ``seals`` has the checksum of the description of each segment's."""

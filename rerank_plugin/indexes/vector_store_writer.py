@@ -44,7 +44,7 @@ from rerank_plugin.indexes.vector_store import (
     VECTORS,
     VectorStore,
     encodings_folder,
-    open_part,
+    open_segment,
     segment_name,
     store_in,
 )
@@ -249,8 +249,8 @@ def write_store(
             save_array(writing / f"{name}.npy", array)
         numbers = range(len(index.segments))
         write_segments(writing, index, numbers, spills, spills.read, nearest_of(centroids, spaces, threads), centroids)
-        parts = [open_part(writing, segment, "encode again") for segment in index.segments]
-        store = VectorStore(spaces, parts, index.row_map, centroids, probes, threads)
+        segments = [open_segment(writing, segment, "encode again") for segment in index.segments]
+        store = VectorStore(spaces, segments, index.row_map, centroids, probes, threads)
         described = {
             "weights": spills.key,
             "spaces": spaces.widths,
@@ -266,7 +266,7 @@ def write_store(
                 f"searches of {probes} of {lists} inverted lists find {described['recall']:.0%} of the "
                 f"{RECALL_DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
-        del store, parts
+        del store, segments
         describe_store(writing, index, described)
     spills.remove()
     return folder
@@ -304,21 +304,21 @@ def write_segments(
             placed[number][local] = nearest[at]
     written: dict[int, Codes] = {}
     for number in numbers:
-        part, count = folder / segment_name(index.segments[number]), len(index.segments[number])
-        part.mkdir()
+        target, count = folder / segment_name(index.segments[number]), len(index.segments[number])
+        target.mkdir()
         offsets, placed[number], rows = _placed(placed[number], lists)
         for kind, values in (("rows", rows), ("positions", placed[number]), ("lists", offsets)):
-            save_array(part / f"{kind}.npy", values)
+            save_array(target / f"{kind}.npy", values)
         shapes = (np.int8, (count, centroids.codes.shape[1])), (np.float32, (count, centroids.scales.shape[1]))
         written[number] = Codes(
             *(
-                open_memmap(part / f"{kind}.npy", "w+", dtype, shape) if count else np.zeros(shape, dtype)
+                open_memmap(target / f"{kind}.npy", "w+", dtype, shape) if count else np.zeros(shape, dtype)
                 for kind, (dtype, shape) in zip(("codes", "scales"), shapes)
             )
         )
         if not count:
             for kind, values in zip(("codes", "scales"), written[number]):
-                save_array(part / f"{kind}.npy", values)
+                save_array(target / f"{kind}.npy", values)
     for rows in batches:
         found = codes(rows)
         for number, at, local in index.row_map.by_segment(rows):

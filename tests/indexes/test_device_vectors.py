@@ -77,7 +77,7 @@ def test_vectors_are_held_once_and_as_long_as_they_are_used(store):
 
 def test_documents_deleted_from_one_of_two_stores_of_the_same_encodings(store, queries):
     """The one that was opened first, as that of an index whose copy from before the deletion is opened beside it."""
-    best, of_both = store.search(queries[0], 4)[0], (store.spaces, store.parts, store.row_map, store.centroids)
+    best, of_both = store.search(queries[0], 4)[0], (store.spaces, store.segments, store.row_map, store.centroids)
     deleted, whole = (
         VectorStore(*of_both, description={"checksum": "of both"}, deleted=rows) for rows in (best, best[:0])
     )

@@ -147,7 +147,7 @@ def test_what_is_written_is_found_again(index):
     assert np.array_equal(store.scores(query, ROWS), scores(whole, ROWS, SPACES.quantize_queries(query[None]))[0])
     rows, found = store.search(query, 10, probes=3)
     assert sorted(rows) == ROWS.tolist() and np.all(np.diff(found) <= 0)
-    lists = np.split(np.asarray(store.parts[0].rows), store.lists[0, 1:-1])
+    lists = np.split(np.asarray(store.segments[0].rows), store.lists[0, 1:-1])
     assert all(np.all(np.diff(rows) > 0) for rows in lists) and len(lists) == 3
 
 
@@ -172,7 +172,7 @@ def test_few_documents_are_one_list(index):
     written(index, ListsConfig())
     store = open_store(index, "key", SPACES)
     assert store.description["lists"] == 1 and store.description["recall"] == 1.0
-    assert store.parts[0].rows.tolist() == store.positions(ROWS).tolist() == ROWS.tolist()
+    assert store.segments[0].rows.tolist() == store.positions(ROWS).tolist() == ROWS.tolist()
 
 
 @pytest.mark.parametrize(
