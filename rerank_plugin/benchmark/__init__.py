@@ -7,7 +7,7 @@
   and its fast path, and the encodings of SevMos and KTRel.
 * `measuring`: the clock. Paths take turns, so that other load on the machine hits both.
 * `scoring`, `whole_query`, `texts`, `dense_search`: the timed work of a reranker.
-* `service_load`, `http_clients`: the service and its clients.
+* `service_load`: the service and its clients.
 * `suite`: all measurements of a run, in order.
 * `rows`, `latency_plot`: the results as JSON, Markdown and a plot.
 

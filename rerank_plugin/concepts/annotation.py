@@ -7,7 +7,7 @@ may be ambiguous.
 
 Our choices:
 
-* Texts and terms are compared by their forms (`normalization`).
+* Texts and terms are compared by their forms (`word_forms`).
 * Exact matches are looked up in a hash table of forms, with any number of words. An approximate match neither begins
   nor ends with a stop word or a number; an exact match may ("vitamin A", "type 2 diabetes"), but a stop word or a
   number alone is not a mention.

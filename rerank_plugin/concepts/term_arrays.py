@@ -1,7 +1,7 @@
 """The forms of a knowledge base's terms as arrays, in which the annotator looks up mentions.
 
 They are built once for a knowledge base, for all settings of the annotator, and stored in its folder ``annotation``;
-they are rebuilt when the knowledge base or the rules of `normalization` have changed. Nothing is pickled.
+they are rebuilt when the knowledge base or the rules of `word_forms` have changed. Nothing is pickled.
 
 Letters in shapes: F distinct forms, U distinct trigrams of all forms, s trigrams of a form.
 

@@ -446,7 +446,7 @@ def test_segments_and_deleted_documents_give_what_a_store_of_the_others_gives(
     store = VectorStore(SPACES, parts, index, centroids, probes, threads=2, deleted=gone)
     live = np.setdiff1d(np.arange(total), gone)
     plain, _ = store_of(vectors[live], lists, seed, given=given[live])
-    plain = VectorStore(SPACES, plain.parts, plain.row_map, centroids, probes, threads=2)
+    plain = VectorStore(SPACES, plain.segments, plain.row_map, centroids, probes, threads=2)
     every = np.arange(total)
     assert store.lists_of(every).tolist() == given.tolist()
     assert store.rows_at(store.positions(every)).tolist() == every.tolist()
