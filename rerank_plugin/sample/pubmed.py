@@ -14,6 +14,7 @@ import gzip
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -53,6 +54,7 @@ class Distribution:
         per_file: records of a baseline file, at most.
         release: 26 is the first year; later ones begin with what the years before have left.
         damaged: whether the first update file has a malformed record.
+        per_update: records of an update file, half of them new; None for a fiftieth of the citations, 20 at least.
     """
 
     citations: int = 1000
@@ -61,6 +63,7 @@ class Distribution:
     release: int = 26
     damaged: bool = True
     seed: int = SEED
+    per_update: int | None = None
 
     def __post_init__(self) -> None:
         if min(self.citations, self.per_file) < 1 or self.updates < 0 or not 26 <= self.release <= 99:
@@ -69,7 +72,7 @@ class Distribution:
     @property
     def of_update(self) -> tuple[int, int, int]:
         """How many articles an update file adds, revises and deletes."""
-        some = max(self.citations // 100, 10)
+        some = max(self.citations // 100, 10) if self.per_update is None else max(self.per_update // 2, 1)
         return some, some, max(some // 20, 1)
 
 
@@ -99,6 +102,55 @@ class Articles:
         return changed + list(range(held, held + added)), gone
 
 
+class DistributionWriter:
+    """Writes the files of a distribution into a folder: those of the baseline in any order, then the updates.
+
+    A file whose MD5 is there stays as it is.
+
+    Attributes:
+        files: of the baseline.
+    """
+
+    def __init__(self, folder: Path, plan: Distribution):
+        self.folder, self.plan = folder, plan
+        self._articles, self._records = Articles(plan), Records(plan.seed)
+        self._held = np.flatnonzero(~self._articles.deleted)
+        self.files = -(-len(self._held) // plan.per_file)
+
+    def baseline(self, progress: Callable[[Iterable[int]], Iterable[int]] = iter) -> None:
+        """Write the baseline; ``progress`` wraps the numbers of its articles."""
+        numbers = iter(progress(self._held.tolist()))
+        for file in range(1, self.files + 1):
+            self.baseline_file(file, islice(numbers, self.plan.per_file))
+
+    def baseline_file(self, file: int, numbers: Iterable[int] | None = None) -> None:
+        """Write a file of the baseline, by its number from 1 on; ``numbers`` are those of its articles."""
+        first = (file - 1) * self.plan.per_file
+        numbers = self._held[first : first + self.plan.per_file].tolist() if numbers is None else numbers
+        revisions = self._articles.revisions
+        records = (record for one in numbers for record in self._records.of_baseline(one, int(revisions[one])))
+        _write(self._path("baseline", file), records)
+
+    def updates(self) -> None:
+        """Write the update files."""
+        articles, plan = self._articles, self.plan
+        for update in range(plan.updates):
+            changed, gone = articles.update(plan.release, update)
+            path = self._path("updatefiles", self.files + update + 1)
+            if _md5_path(path).exists():
+                continue
+            parts = [self._records.of_update(number, int(articles.revisions[number])) for number in changed]
+            if plan.damaged and update == 0:
+                parts.insert(len(parts) // 2, "<PubmedArticle><MedlineCitation>a & b</PubmedArticle>\n")
+            if gone:
+                parts.append(self._records.deletions([(number, int(articles.revisions[number])) for number in gone]))
+            _write(path, parts)
+
+    def _path(self, folder: str, number: int) -> Path:
+        (self.folder / folder).mkdir(parents=True, exist_ok=True)
+        return self.folder / folder / f"pubmed{self.plan.release:02}n{number:04}.xml.gz"
+
+
 def write_distribution(
     folder: str | Path, plan: Distribution, progress: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> int:
@@ -110,37 +162,27 @@ def write_distribution(
     Raises:
         InputError: the folder exists already, or cannot be written.
     """
-    articles, records = Articles(plan), Records(plan.seed)
     with replacing_folder(folder, DISTRIBUTION) as writing:
-        (writing / "baseline").mkdir()
+        writer = DistributionWriter(writing, plan)
+        writer.baseline(progress)
         (writing / "updatefiles").mkdir()
-        held = np.flatnonzero(~articles.deleted).tolist()
-        count = -(-len(held) // plan.per_file)
-        numbers = iter(progress(held))
-        for file in range(count):
-            written = (
-                record
-                for _, number in zip(range(plan.per_file), numbers)
-                for record in records.of_baseline(number, int(articles.revisions[number]))
-            )
-            _write(writing / "baseline" / f"pubmed{plan.release:02}n{file + 1:04}.xml.gz", written)
-        for update in range(plan.updates):
-            changed, gone = articles.update(plan.release, update)
-            parts = [records.of_update(number, int(articles.revisions[number])) for number in changed]
-            if plan.damaged and update == 0:
-                parts.insert(len(parts) // 2, "<PubmedArticle><MedlineCitation>a & b</PubmedArticle>\n")
-            if gone:
-                parts.append(records.deletions([(number, int(articles.revisions[number])) for number in gone]))
-            _write(writing / "updatefiles" / f"pubmed{plan.release:02}n{count + update + 1:04}.xml.gz", parts)
+        writer.updates()
         (writing / "README.txt").write_text(README.format(**asdict(plan)), "utf-8")
-    return count + plan.updates
+    return writer.files + plan.updates
+
+
+def _md5_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.md5")
 
 
 def _write(path: Path, records: Iterable[str]) -> None:
+    if _md5_path(path).exists():
+        return
     with open(path, "wb") as raw, gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as zipped:
         zipped.write(HEAD.encode())
         for record in records:
             zipped.write(record.encode())
         zipped.write(b"</PubmedArticleSet>\n")
     digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    Path(f"{path}.md5").write_text(f"MD5({path.name})= {digest}\n", "ascii")
+    (part := path.with_name(f"{path.name}.part")).write_text(f"MD5({path.name})= {digest}\n", "ascii")
+    part.replace(_md5_path(path))
