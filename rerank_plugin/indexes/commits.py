@@ -57,8 +57,7 @@ from rerank_plugin.indexes.layout import (
     shard_folder,
 )
 from rerank_plugin.indexes.lucene_reader import field_counts, open_reader
-from rerank_plugin.indexes.lucene_update import LuceneUpdate, lucene_rows
-from rerank_plugin.indexes.lucene_writer import filterable, write_numbers
+from rerank_plugin.indexes.lucene_writer import LuceneUpdate, filterable, lucene_rows, write_numbers
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import SEGMENTS, Segment, chunks
 
