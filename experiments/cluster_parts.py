@@ -26,7 +26,7 @@ from rerank_plugin.cluster.index import OpenShards, Question, RemoteIndex
 from rerank_plugin.cluster.shard import ScoredPart, Shard
 from rerank_plugin.files.outputs import FileKind, beginning, replacing
 from rerank_plugin.indexes.layout import ENCODINGS, SHARDS
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.indexes.sharding import Commit
 from rerank_plugin.indexes.vector_store import VECTOR_STORE
 

@@ -35,7 +35,7 @@ from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.files.tables import markdown
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.indexes.vector_store_writer import ListsConfig
 from rerank_plugin.kernels.parallel import processors
 

@@ -26,7 +26,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.base.terminal import progress
 from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.files.tables import markdown
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.pipeline import OpenPipeline, Pipeline
 from rerank_plugin.retrieval.register import configure

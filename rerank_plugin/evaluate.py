@@ -141,7 +141,7 @@ def _titles(options):
     """A function: the titles of documents by their ids; empty without an index, and for ids that it lacks."""
     if options.index is None:
         return lambda ids: [""] * len(ids)
-    from rerank_plugin.indexes.opening import open_index
+    from rerank_plugin.indexes.locations import open_index
 
     forward = open_index(options.index).forward
     return lambda ids: [forward.titles[row] if row >= 0 else "" for row in forward.rows(ids).tolist()]

@@ -254,13 +254,13 @@ def bounded(setting: Setting, kind: Any) -> Any:
 
 
 def add_places(to: Any, work: str, with_settings: bool = True) -> None:
-    """Add an option for each kind of location that may do a command's work (:mod:`rerank_plugin.indexes.opening`).
+    """Add an option for each kind of location that may do a command's work (:mod:`rerank_plugin.indexes.locations`).
 
     Args:
         work: what is done there, for the help.
         with_settings: whether to add its settings, too.
     """
-    from rerank_plugin.indexes.opening import OPENERS
+    from rerank_plugin.indexes.locations import OPENERS
 
     for opener in OPENERS.built_in():
         to.add_argument(flag(opener.option), metavar="ADDRESS", help=f"{work}: {opener.addresses}")
@@ -270,7 +270,7 @@ def add_places(to: Any, work: str, with_settings: bool = True) -> None:
 
 def location_of(options: argparse.Namespace) -> Any:
     """The location that the options name, None without one; an `InputError` if its settings are invalid."""
-    from rerank_plugin.indexes.opening import OPENERS
+    from rerank_plugin.indexes.locations import OPENERS
 
     for opener in OPENERS.built_in():
         if address := getattr(options, opener.option, None):

@@ -347,7 +347,7 @@ def search_folder(options: Namespace) -> None:
     from rerank_plugin.corpora import queries as read_queries
     from rerank_plugin.files.run_writer import RunWriter, replaces
     from rerank_plugin.files.runs import run_files
-    from rerank_plugin.indexes.opening import open_index
+    from rerank_plugin.indexes.locations import open_index
     from rerank_plugin.ranking.bulk import rank_lists, read_runs
     from rerank_plugin.ranking.notes import NotesLog
     from rerank_plugin.retrieval.run_file import RunConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rerank_plugin import options as commandline
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.base.settings import chosen_values
+from rerank_plugin.base.settings import DEPTH, chosen_values
 from rerank_plugin.files.outputs import check_free
 from rerank_plugin.training.config import COLLECTION, TrainingConfig, by_recipe
 
@@ -84,7 +84,7 @@ def _described_models() -> str:
 def _add_data_options(add) -> None:
     add("--train-run", type=Path, help="TREC run with the candidates of the training queries (default: search)")
     add("--validation-run", type=Path, help="TREC run with the candidates of the validation queries (default: search)")
-    add("--depth", type=int, default=500, help="candidates of each query, in training and validation")
+    add("--depth", type=int, default=DEPTH, help="candidates of each query, in training and validation")
     add("--validation-depth", type=int, help="candidates of each validation query (default: --depth)")
     add("--train-queries", type=int, metavar="N", help="size of a random sample of the queries (default: all)")
     documents = (
@@ -195,7 +195,7 @@ def _cross_validate(options, session) -> str:
     return cross_validate(session, folds, options.output)
 
 
-SAME_NAMES = (  # options that have the name of a field of Task
+SAME_NAMES = (  # options that have the name of a field of TrainingTask
     "model index words validation train_run validation_run depth validation_depth concepts start_from device "
     "threads keep_epochs resume overwrite"
 )

@@ -21,7 +21,7 @@ COMMAND_LINE = re.compile(r"rerank-plugin [a-z]|^hf download |(?:with: |^)\{\} -
 # Groups of entry points that are not called like a module.
 GROUPS = {"rerank_plugin.first_stages", "rerank_plugin.formats", "rerank_plugin.openers"}
 # Modules with a register, which may name what stands above them: the group of entry points, and the folder of openers.
-REGISTERS = {"rerank_plugin.models.register", "rerank_plugin.indexes.opening"}
+REGISTERS = {"rerank_plugin.models.register", "rerank_plugin.indexes.locations"}
 
 
 def layers() -> list[set[str]]:

@@ -1,4 +1,4 @@
-"""Configuration fields that commands offer as options: name, help, default and bounds are declared once. And DEPTH."""
+"""Configuration fields that commands offer as options: name, help, default and bounds are declared once; the depth."""
 
 from __future__ import annotations
 

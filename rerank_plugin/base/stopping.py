@@ -65,7 +65,7 @@ def seconds_left() -> float:
 
 
 def may_be_stopped() -> bool:
-    """Whether there is a condition under which the work of this thread stops, beside its time."""
+    """Whether the work of this thread is in a block that a condition stops; a limit of time alone does not count."""
     return _condition.is_met is not None
 
 

@@ -1,4 +1,4 @@
-"""What opens an index on a Ray cluster, and encodes there (:class:`rerank_plugin.indexes.opening.Location`)."""
+"""What opens an index on a Ray cluster, and encodes there (:class:`rerank_plugin.indexes.locations.Location`)."""
 
 from __future__ import annotations
 

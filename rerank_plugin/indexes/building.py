@@ -178,10 +178,10 @@ def finish_build(
     metadata: Mapping[str, int] | None = None,
     term_vectors: bool = False,
 ) -> BuildReport:
-    """Write the first commit of an index, whose segments are written.
+    """Write the first commit of an index, whose segments are written, and make it the current one.
 
     Args:
-        metadata: the number of documents with each field, where Lucene indexes of this package were written, too.
+        metadata: the number of documents with each metadata field; None if no Lucene index was written.
     """
     check_some(sum(len(part.rows) for part in parts), source, problems)
     if metadata is not None:

@@ -27,7 +27,7 @@ from rerank_plugin.indexes.building import BuildReport, check_some, distinct_bat
 from rerank_plugin.indexes.commits import NextCommit
 from rerank_plugin.indexes.index_folder import INDEX
 from rerank_plugin.indexes.joining import CommitSegment
-from rerank_plugin.indexes.opening import Location
+from rerank_plugin.indexes.locations import Location
 from rerank_plugin.indexes.sharding import shard_of
 from rerank_plugin.java.jvm import OPTIONS
 from rerank_plugin.kernels.parallel import processors

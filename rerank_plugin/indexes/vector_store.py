@@ -104,7 +104,7 @@ def encodings_folder(index: ForwardIndex, key: str) -> Path:
 
 
 def segment_name(segment: Segment) -> str:
-    """The name of a segment's folder in a store: its number, in an index of shards behind the shard's."""
+    """The name of a segment's folder in a store: ``SEGMENT``, or ``SHARD.SEGMENT`` in an index of shards."""
     shard = segment.folder.parents[1].name
     return f"{shard}.{segment.folder.name}" if segment.folder.parents[2].name == SHARDS else segment.folder.name
 

@@ -18,7 +18,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.extras import naming_extras
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import DESCRIPTION
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.java.jvm import anserini_jar
 from rerank_plugin.ranking.reranker import Reranker, absolute, as_query, at_least
 from rerank_plugin.ranking.searcher import Searcher

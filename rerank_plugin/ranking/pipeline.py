@@ -25,7 +25,7 @@ from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.files.string_table import StringTable
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Stage, load_stages
 from rerank_plugin.ranking.notes import notes_of

@@ -345,7 +345,7 @@ class KnownNames:
 
 
 def may_hold_names(text: str) -> bool:
-    """Whether words have a last name with a capital letter and initials, or a year at their end.
+    """Whether a text may name an author or a journal: a capitalized last name with initials, or a year at the end.
 
     >>> [may_hold_names(text) for text in ("Smith JA aspirin", "Lancet Oncol 2019", "aspirin for stroke", "Take it")]
     [True, True, False, False]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.ranking.pipeline import OpenPipeline
 from rerank_plugin.retrieval.dense import NotEncodedError
 from rerank_plugin.retrieval.hybrid import HYBRID

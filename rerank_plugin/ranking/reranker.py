@@ -22,7 +22,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.collection_statistics import CollectionStatistics
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
-from rerank_plugin.indexes.opening import named_location, open_index
+from rerank_plugin.indexes.locations import named_location, open_index
 from rerank_plugin.indexes.text_index import TextIndex
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.models.attribution import Attribution

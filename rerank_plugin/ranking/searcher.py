@@ -19,7 +19,7 @@ from rerank_plugin.base.records import Query
 from rerank_plugin.base.settings import DEPTH
 from rerank_plugin.files.runs import distinct
 from rerank_plugin.indexes.index_folder import Index, retry_if_replaced
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.ranking import pipeline
 from rerank_plugin.ranking.explanation import Explanation, explain, place_of
 from rerank_plugin.ranking.hits import Hit, Hits, ranked_hits

@@ -38,7 +38,13 @@ SEPARATED = 24  # bytes for each further separator: documents have one in 40 to 
 
 @dataclass(eq=False)
 class HeldBody:
-    """A body that arrives or is worked on."""
+    """The body of a request, from its arrival until its answer; it counts towards ``most_held_megabytes``.
+
+    Attributes:
+        size: bytes that have arrived.
+        arriving: the pending read, if any.
+        is_refused: whether it was refused to make room for others.
+    """
 
     size: int = 0
     arriving: asyncio.Future[bytes | None] | None = None

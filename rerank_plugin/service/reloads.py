@@ -13,7 +13,7 @@ from threading import Thread
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.stopping import Stopped, stopping
 from rerank_plugin.indexes.layout import DESCRIPTION
-from rerank_plugin.indexes.opening import named_location
+from rerank_plugin.indexes.locations import named_location
 from rerank_plugin.service.metrics import Metrics
 from rerank_plugin.service.served_index import Collections
 

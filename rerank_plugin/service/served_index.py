@@ -24,7 +24,7 @@ from rerank_plugin.corpora import queries
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.indexes.filter_values import FilterValues
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.java.jvm import detach_at_thread_end
 from rerank_plugin.ranking.cascade import Cascade, ScoringStage, Stage, load_stages
 from rerank_plugin.ranking.explanation import Explanation, explain, place_of

@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi import Request
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.indexes.opening import named_location
+from rerank_plugin.indexes.locations import named_location
 from rerank_plugin.kernels.parallel import available_threads
 from rerank_plugin.ranking.searcher import QUERIES_AT_ONCE
 from rerank_plugin.service.click_log import ClickLog

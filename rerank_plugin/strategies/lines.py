@@ -74,9 +74,9 @@ class Line(NamedTuple):
     """A line of a strategy.
 
     Attributes:
-        number: by which later lines name it; 0 for a strategy of one line.
-        query: the text without what stands around it.
-        place: of the query in the pasted text, from 0 on.
+        number: the line's number, by which later lines name it; 0 for a strategy of one line.
+        query: the search itself, without ``Search:``, numbers of results, times and ``Sort by:``.
+        place: offset of the query in the pasted text, in characters.
         filters: the text after ``Filters:``.
     """
 

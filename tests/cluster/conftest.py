@@ -8,7 +8,7 @@ from rerank_plugin.cluster.config import ClusterConfig
 from rerank_plugin.corpora import Problems, documents
 from rerank_plugin.index import main as index
 from rerank_plugin.indexes.building import build_single
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.indexes.shard_building import build_shards
 
 SHARDS = 2

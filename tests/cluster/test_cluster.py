@@ -20,7 +20,7 @@ from rerank_plugin.cluster.index import RemoteStore
 from rerank_plugin.corpora import queries
 from rerank_plugin.files.runs import read_run
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.opening import open_index
+from rerank_plugin.indexes.locations import open_index
 from rerank_plugin.ranking.cascade import Stage
 from rerank_plugin.ranking.hits import ranked_hits
 from rerank_plugin.ranking.pipeline import Pipeline, read

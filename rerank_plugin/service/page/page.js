@@ -14,7 +14,7 @@ import { addressOf, asked, fromAddress, toAddress } from "./state.js";
 
 const wide = matchMedia("(min-width: 60rem)");
 const NAME = "rerank_plugin";
-const DEPTH = 500; // of the service, until an answer says its own
+const DEPTH = 500; // as in base/settings.py, until an answer of the service says its own
 const EXPANSIONS = {
   "": "none", spellings: "spelling variants", phrases: "hyphenated names as phrases", "spellings,phrases": "spellings and phrases",
   subjects: "MeSH headings and keywords", mesh: "synonyms of MeSH headings",

@@ -7,7 +7,7 @@ import pytest
 
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.indexes.index_folder import Index
-from rerank_plugin.indexes.opening import OPENERS, Opener, named_location, open_index
+from rerank_plugin.indexes.locations import OPENERS, Opener, named_location, open_index
 from rerank_plugin.options import location_of
 from rerank_plugin.ranking.searcher import Searcher
 from rerank_plugin.search import arguments
