@@ -9,7 +9,8 @@ puts close to each other share their scores (:mod:`rerank_plugin.kernels.regular
 adapts the bundled encoder to the index's documents, unless they are few. That one then stands in its place, and before
 the end the best documents gain by how near their words are to each of the query's (``vector_matches`` of
 :mod:`rerank_plugin.inputs.vector_features`). This first stage, and the rerankers after it, read misspelt words as what
-they mean (:mod:`rerank_plugin.retrieval.meant_words`). Weights and numbers were chosen on the validation queries of
+they mean (:mod:`rerank_plugin.retrieval.meant_words`), and the encoder leaves out what neither it nor documents know.
+Weights and numbers were chosen on the validation queries of
 two collections (docs/models/ktrel.md, docs/dense-retrieval.md).
 """
 
@@ -184,7 +185,8 @@ class HybridStage:
         in_set = query.filter is not None and query.filter.strategy is not None  # which is ranked as a whole
         reach = max(FUSION_DEPTH, depth) if in_set else FUSION_DEPTH
         weights = [1 - weight, weight]
-        words, encoded = [self.words.search(query, reach)], cast(Any, self.dense.read(query))
+        known = query if self.meant is None else self.meant.known(query)  # for the rest the encoder has random vectors
+        words, encoded = [self.words.search(query, reach)], cast(Any, self.dense.read(known))
         near = self.dense.nearest(encoded, reach, candidates=words[0].rows)
         if self.name == HYBRID_RM3:
             best = fuse(self.forward, [*words, near], weights, config.rm3_documents)

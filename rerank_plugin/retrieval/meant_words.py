@@ -40,6 +40,16 @@ class MeantWords:
             query = query._replace(text=replaced(query.text, word, other))
         return query
 
+    def known(self, query: Query) -> Query:
+        """The query without the words that neither a document has nor the model knows; the same if it has no others."""
+        terms = self.forward.query(query.text)
+        unknown = {word for word, id in zip(terms.terms, terms.ids.tolist()) if id < 0 and word not in self.vocabulary}
+        if unknown == set(terms.terms):
+            return query
+        for word in unknown:
+            query = query._replace(text=replaced(query.text, word, ""))
+        return query
+
     @cached_property
     def _near(self) -> NearWords:
         words = self.vocabulary.words

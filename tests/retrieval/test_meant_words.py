@@ -57,6 +57,13 @@ def test_an_absent_word_is_read_as_a_plain_one(index, text, meant):
     assert MeantWords(index.forward, vocabulary).read(Query("q", text)).text == meant
 
 
+def test_what_nobody_knows_is_left_out_for_the_encoder_alone(index):
+    meant = MeantWords(index.forward, Vocabulary(["asthma", "anemia"]))
+    texts = ["Xyzzy: asthma of plugh", "anemia", "stable xyzzys", "xyzzy plugh", ""]
+    read = [meant.known(Query("q", text)).text.split() for text in texts]
+    assert read == [[":", "asthma", "of"], ["anemia"], ["stable"], ["xyzzy", "plugh"], []]
+
+
 def test_two_words_that_are_as_common_are_not_plain(tmp_path):
     documents = [rp.Document(f"d{n}", text, "") for n, text in enumerate(["aphasia", "aplasia", "aplasia"])]
     forward = rp.build_index(documents[:2], tmp_path / "two").forward
