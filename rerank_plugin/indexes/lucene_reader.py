@@ -25,7 +25,7 @@ from rerank_plugin.java.jvm import java_class, java_path, start_jvm
 from rerank_plugin.text.markup import without_markup
 
 _ID_PAGE = 50_000
-CONTENTS = "contents"
+CONTENTS, ID = "contents", "id"
 LONGEST_SIMILAR = 64  # letters of a term that similar ones are read of: an automaton grows with them
 FIRST_DOCUMENTS = 1 << 14  # a step of matching, which grows to STEP
 STEP = 0.1  # seconds
@@ -138,19 +138,16 @@ def field_counts(reader: Any, fields: Iterable[str]) -> Counts:
     return {name: (reader.getDocCount(name), reader.getSumTotalTermFreq(name)) for name in fields}
 
 
-def lucene_ids(reader: Any) -> Iterator[list[str]]:
-    """External ids in the order of Lucene's document numbers, in large pages."""
-    searcher = java_class("org.apache.lucene.search.IndexSearcher")(reader)
-    match_all = java_class("org.apache.lucene.search.MatchAllDocsQuery")()
-    score_doc = java_class("org.apache.lucene.search.ScoreDoc")
-    scored_docs = java_class("io.anserini.search.ScoredDocs")
-    page, done = searcher.search(match_all, _ID_PAGE), 0
-    while done < reader.maxDoc():
-        ids = scored_docs.fromTopDocs(page, searcher).docids
-        yield ids
-        done += len(ids)
-        # All documents score 1.0, so Lucene pages them by number.
-        page = searcher.searchAfter(score_doc(done - 1, 1.0), match_all, _ID_PAGE)
+def lucene_ids(reader: Any, first: int = 0, count: int | None = None) -> Iterator[list[str]]:
+    """External ids of documents of an index of this package, by Lucene's numbers from ``first`` on, in large pages."""
+    values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, ID)
+    end, page = reader.maxDoc() if count is None else first + count, list[str]()
+    for number in range(first, end):
+        values.advance(number) if number == first else values.nextDoc()
+        page.append(values.binaryValue().utf8ToString())
+        if len(page) == _ID_PAGE or number == end - 1:
+            yield page
+            page = []
 
 
 def indexed_fields(reader: Any) -> list[str]:

@@ -19,7 +19,7 @@ from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import DELETED
+from rerank_plugin.indexes.forward import DELETED, ForwardIndex
 from rerank_plugin.indexes.layout import LUCENE_COMMIT_FILE
 from rerank_plugin.indexes.lucene_analysis import unstemmed_analyzer
 from rerank_plugin.indexes.lucene_reader import (
@@ -41,6 +41,7 @@ from rerank_plugin.text.normalization import analyzable
 RAM_BUFFER_MB = 256.0
 LUCENE_FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
 ONE_SEGMENT = 100_000  # documents up to which a new Lucene index has one segment: a search takes longer for each
+PER_TIER = 10.0  # segments of about a size that Lucene leaves
 COPIES = 100_000  # documents that are written in one call
 NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 
@@ -237,6 +238,46 @@ def update_lucene(
             writer.close()
 
 
+def merge_undeleted(folder: Path, commit: str) -> bool:
+    """Let Lucene merge segments without deleted documents, by its own policy, in a new commit; whether it merged any.
+
+    No score changes: of a merge, only deleted documents would be lost, which count in Lucene's statistics. Its writer
+    sees a commit of these segments alone; the others are added to what it made of them.
+
+    Args:
+        commit: the file of the commit that is changed.
+    """
+    directory, package = open_directory(folder), "org.apache.lucene.index."
+    infos = java_class(f"{package}SegmentInfos")
+    with _writing(folder):
+        undeleted = infos.readCommit(directory, commit)
+        segments = [undeleted.info(number) for number in range(undeleted.size())]
+        others = [segment for segment in segments if segment.hasDeletions()]
+        for segment in others:
+            undeleted.remove(segment)
+        undeleted.commit(directory)
+        config = java_class(f"{package}IndexWriterConfig")()
+        config.setIndexCommit(find_commit(directory, folder, undeleted.getSegmentsFileName()))
+        config.setIndexDeletionPolicy(java_class(f"{package}NoDeletionPolicy").INSTANCE)
+        config.setCommitOnClose(False)
+        config.setCodec(_compressing(config.getCodec()))
+        policy = java_class(f"{package}TieredMergePolicy")()
+        policy.setSegmentsPerTier(PER_TIER)
+        config.setMergePolicy(policy)
+        config.setMergeScheduler(java_class(f"{package}SerialMergeScheduler")())  # in this thread
+        writer = java_class(f"{package}IndexWriter")(directory, config)
+        try:
+            writer.maybeMerge()
+            writer.commit()
+        finally:
+            writer.close()
+        merged = infos.readLatestCommit(directory)
+        for segment in others:
+            merged.add(segment)
+        merged.commit(directory)
+        return merged.size() < len(segments)
+
+
 def _compressing(codec: Any) -> Any:
     """This codec of Lucene's, by which stored documents take half of the room, and 0.1 ms more to read, each."""
     name = codec.getClass().getName()
@@ -293,12 +334,8 @@ class LuceneUpdate:
             deleted: rows int64 [n]. ids: of these.
             added: rows of the added documents by their Lucene numbers, int64 [a].
         """
-        folder, commit = self.folder / self.path, self.description[LUCENE_COMMIT_FILE]
-        reader = open_reader(folder, commit)
-        sizes = segment_sizes(reader)
-        reader.close()
-        update_lucene(folder, commit, ids, added_index)
-        known = dict(zip(sizes, np.split(self.rows, np.cumsum(list(sizes.values()))[:-1])))
+        known = self._rows_by_segment()
+        update_lucene(self.folder / self.path, self.description[LUCENE_COMMIT_FILE], ids, added_index)
         parts = [np.zeros(0, np.uint32)]
         reader = self._opened()
         for segment, size in segment_sizes(reader).items():
@@ -317,6 +354,35 @@ class LuceneUpdate:
         """Remove deleted documents; ``ids`` are those that are left."""
         update_lucene(self.folder / self.path, self.description[LUCENE_COMMIT_FILE], merge=True)
         self.built(ids, fields)
+
+    def merge_undeleted(self, forward: ForwardIndex, local: np.ndarray) -> None:
+        """Let Lucene merge segments without deleted documents.
+
+        Args:
+            forward: the index. local: the row in the shard of each of its rows that is there, int64 [R].
+        """
+        folder, commit = self.folder / self.path, self.description[LUCENE_COMMIT_FILE]
+        known = self._rows_by_segment()
+        if not merge_undeleted(folder, commit):
+            return
+        reader, parts, first = self._opened(), [np.zeros(0, np.uint32)], 0
+        for segment, size in segment_sizes(reader).items():
+            pages = [] if segment in known else list(lucene_ids(reader, first, size))
+            merged = [local[forward.rows(page)] for page in pages]
+            parts.append(np.concatenate(merged).astype(np.uint32) if merged else known[segment])
+            first += size
+        reader.close()
+        rows = np.concatenate(parts)
+        if not np.array_equal(np.sort(rows), np.sort(self.rows)):
+            raise RuntimeError("Lucene and the forward index hold different documents")
+        self.rows = rows
+
+    def _rows_by_segment(self) -> dict[str, np.ndarray]:
+        """The rows of the documents of each of Lucene's segments."""
+        reader = open_reader(self.folder / self.path, self.description[LUCENE_COMMIT_FILE])
+        sizes = segment_sizes(reader)
+        reader.close()
+        return dict(zip(sizes, np.split(self.rows, np.cumsum(list(sizes.values()))[:-1])))
 
     def renumber(self, rows: np.ndarray) -> None:
         """Give the documents other rows, int64 [R], by those that they have."""

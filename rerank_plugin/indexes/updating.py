@@ -5,7 +5,8 @@ row, and the other one is deleted. *Delete* writes a commit alone: a deleted doc
 counts any more. *Merge* copies the documents that are left into one segment, as a new index of them would have it, and
 lets Lucene remove deleted documents. In an index of shards each of them does so in every shard.
 
-Small segments are merged when there are `MOST` in a shard: Lucene's are not, so that no score changes.
+Small segments are merged when there are `MOST` in a shard, and then Lucene's, as far as they hold no deleted document:
+so no score changes.
 """
 
 from __future__ import annotations
@@ -270,7 +271,8 @@ def _merge(
     """Copy the documents of segments into one of each shard, without deleted documents.
 
     Args:
-        since: the commit that has written the first of these segments, and Lucene's stay as they are; None merges all.
+        since: the commit that has written the first of these segments; Lucene keeps its deleted documents. None merges
+            all.
     """
     index, forward = _open(commit), _open(commit).forward
     kept = [part for part in commit.parts if since is not None and int(part.segment.folder.name) < since]
@@ -301,6 +303,9 @@ def _merge(
             update.merge(commit.written_segment(shard).ids, index.lucene_fields)
             continue
         of_shard = forward.row_map.of_shard(shard)
+        local = np.full(len(forward), -1)
+        local[of_shard] = np.arange(len(of_shard))
+        update.merge_undeleted(forward, local)
         update.renumber(np.cumsum(stays[of_shard]) - 1)
     kept = [part._replace(rows=numbers[part.rows]) for part in kept]
     deleted = numbers[np.asarray(forward.deleted, np.int64)]

@@ -21,7 +21,7 @@ from rerank_plugin.corpora import Document, Problems
 from rerank_plugin.encoding.index_encoder import IndexEncoder
 from rerank_plugin.encoding.updates import add_documents, merge_index
 from rerank_plugin.files.outputs import OutputLockedError
-from rerank_plugin.indexes import derived, lucene_reader, updating
+from rerank_plugin.indexes import derived, lucene_reader, lucene_writer, updating
 from rerank_plugin.indexes.building import build_beside
 from rerank_plugin.indexes.collection_statistics import STATISTICS_FILE
 from rerank_plugin.indexes.commits import next_commit
@@ -183,6 +183,23 @@ def test_small_segments_are_merged_and_no_score_changes(tmp_path, caplog):
     search_alike(index, unmerged, QUERIES)
     add(folder, document(100))
     assert [len(segment) for segment in Index(folder).forward.segments] == [40, 10, 1]
+
+
+def test_lucene_merges_segments_without_deleted_documents_and_no_score_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(updating, "MOST", 3)
+    monkeypatch.setattr(lucene_writer, "PER_TIER", 2.0)
+    folder, kept = tmp_path / "index", tmp_path / "kept"
+    build(folder, [document(number) for number in range(20)]).close()
+    updating.delete(folder, [document(3).id])
+    shutil.copytree(folder, kept)
+    for number in range(50, 55):
+        add(folder, document(number))
+        add_documents(kept, iter([document(number)]), "tests", Problems(), threads=1, merge_small=False)
+    index, unmerged = Index(folder), Index(kept)
+    sizes, before = (list(lucene_reader.segment_sizes(one.open_lucene()).values()) for one in (index, unmerged))
+    assert before == [20, *[1] * 5] and len(sizes) < 5 and 20 in sizes and sum(sizes) == 25  # with the deleted one
+    assert verify(index)
+    search_alike(index, unmerged, QUERIES)
 
 
 @pytest.fixture
