@@ -69,9 +69,13 @@ def may_be_stopped() -> bool:
     return _condition.is_met is not None
 
 
-def stop_if_asked() -> None:
-    """A step has ended: raise `Stopped` if the condition of this thread is met, and a `LateError` after its time."""
+def stop_if_asked(is_late: bool = False) -> None:
+    """A step has ended: raise `Stopped` if the condition of this thread is met, and a `LateError` after its time.
+
+    Args:
+        is_late: whether the step was not finished for want of time, whatever time there is now.
+    """
     if _condition.is_met is not None and _condition.is_met():
         raise Stopped
-    if seconds_left() <= 0:
+    if is_late or seconds_left() <= 0:
         raise LateError(f"this takes longer than {_condition.seconds:g} seconds: ask for less")

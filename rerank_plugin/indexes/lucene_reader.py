@@ -339,8 +339,8 @@ def _asking() -> Any:
 
 def check_ended(searcher: Any) -> None:
     """A `LateError` if a search by a `limited` searcher was ended before it had seen all documents."""
-    if seconds_left() < inf and searcher.timedOut():
-        stop_if_asked()
+    if seconds_left() < inf and searcher.timedOut():  # Lucene's clock also counts while this thread waits for a core
+        stop_if_asked(is_late=True)
 
 
 def matching_numbers(reader: Any, query: Any) -> np.ndarray:

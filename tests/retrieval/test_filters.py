@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, product
 
@@ -195,6 +196,19 @@ def test_searches_end_with_the_time_of_the_thread(dated, monkeypatch):
 
     with ThreadPoolExecutor(1) as pool:
         assert isinstance(pool.submit(search_until_asked).exception(), Stopped) and next(asked) > 1
+
+
+def test_a_search_that_lucene_ended_is_late_with_time_of_the_processor_left(index):
+    """A machine with too much to do: the clock goes on while the thread waits."""
+    reader = index.open_lucene()
+    query = lucene_reader.java_class("org.apache.lucene.search.MatchAllDocsQuery")()
+    with within(60, working=0.2):
+        searcher = lucene_reader.limited(lucene_reader.java_class("org.apache.lucene.search.IndexSearcher")(reader))
+        time.sleep(0.25)
+        assert searcher.search(query, 50).scoreDocs == []  # not all, and none that says so
+        with pytest.raises(LateError):
+            lucene_reader.check_ended(searcher)
+    reader.close()
 
 
 @pytest.mark.parametrize("first_stage", ["bm25", "hybrid"])
