@@ -91,9 +91,7 @@ REMARKS = """\
 The rows of MiniLM are older, as its encoding of the documents takes most of an hour: BioASQ's were measured before
 accents and Greek letters met their plain spellings (0.3.0), the times before vectors were 8-bit codes. The cells that
 are not tested need those vectors; the command below makes them and fills the table. Before correction, p of the first
-cell is 0.72 / 0.57: that MiniLM ranks NFCorpus better than its student in the hybrid is not shown. The other
-rows were measured together, on a busy machine: their times are too high beside those of MiniLM, which had one to
-themselves."""
+cell is 0.72 / 0.57: that MiniLM ranks NFCorpus better than its student in the hybrid is not shown."""
 MADE = "Made by `python -m experiments.models --data data --work runs/models --output docs/models/README.md` on "
 PAIRS = [("hybrid of MiniLM", "hybrid"), ("hybrid+rm3 of MiniLM", "hybrid+rm3"), ("hybrid", "BM25, then delta")]
 
