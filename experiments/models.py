@@ -233,14 +233,27 @@ class Page(NamedTuple):
 
 
 def draw(rows: dict[str, list[str]], path: Path) -> None:
-    """Plot mean nDCG@10 over the collections against milliseconds per query, with names beside the points."""
+    """Plot mean nDCG@10 over the collections against milliseconds per query, with names beside the points.
+
+    Full marks are significantly above BM25 on the first two collections; the third is at its ceiling.
+    """
     with panels(path, 1, 1, height=5.6, overwrite=True) as axes:
         (axis,) = axes[0]
         axis.set_xscale("log")
         measured = {name: [float(cell.split()[0]) for cell in row] for name, row in rows.items() if name != CANDIDATES}
         points = [(name, row[0], np.mean(row[1::2])) for name, row in measured.items()]
-        for name, x, y in points:
-            axis.plot(x, y, "o", color="tab:red" if "MiniLM" in name else "tab:blue")
+        for kind, shape, size, color in (("with MiniLM", "s", 9, "tab:red"), ("bundled", "o", 6, "tab:blue")):
+            for filled in (True, False):
+                marks = [
+                    (x, y)
+                    for name, x, y in points
+                    if ("MiniLM" in name) == (kind == "with MiniLM")
+                    and (rows[name][1].endswith("+") and rows[name][3].endswith("+")) == filled
+                ]
+                label = f"{kind}, {'' if filled else 'not '}significantly above BM25 on NFCorpus and BioASQ"
+                style = {"color": color, "markersize": size, "linestyle": "", "fillstyle": "full" if filled else "none"}
+                axis.plot([x for x, _ in marks], [y for _, y in marks], shape, label=label, **style)
+        axis.legend(loc="lower right", fontsize=8)
         axis.set_xticks([0.5, 1, 2, 5, 10, 20, 50], labels=["0.5", "1", "2", "5", "10", "20", "50"])
         axis.minorticks_off()
         axis.margins(x=0.2, y=0.12)
