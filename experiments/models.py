@@ -47,7 +47,8 @@ INTRODUCTION = """\
 What each model gains over BM25, and what it costs. No judgment of NFCorpus or BioASQ was trained on, but weights,
 features and settings of the bundled models and of the hybrids were chosen on the judged dev queries of both, the later
 ones also on four more [dev sets](../../experiments/results/dev-sets.md), one of them of 250 training queries of
-NFCorpus: expect less on other collections. The model cards of [the encoder](ktrel.md) and of [Delta](delta.md) describe their training;
+NFCorpus: expect less on other collections. The model cards of [the encoder](ktrel.md) and of [Delta](delta.md)
+describe their training;
 [Is it worth it?](../cookbook.md#is-it-worth-it) shows how to decide with thirty judged queries of your own."""
 GOOD_FOR = """\
 ## What they are good for

@@ -23,7 +23,7 @@ class RerankerOptions:
         threads: number of threads of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
         precision: ``float32``, or for GPUs ``tf32``, whose products are rounded to ten bits by tensor cores, and
             ``bfloat16`` or ``float16``, under torch's autocast. Scores change in the third digit.
-        compile: whether torch compiles the module, with CUDA graphs on a GPU. Compiling takes a minute; it pays off for
+        compile: whether torch compiles the module, with CUDA graphs on a GPU. It takes half a minute; it pays off for
             many queries that arrive one by one.
     """
 
@@ -38,7 +38,7 @@ class RerankerOptions:
     threads: int | None = None
     precision: str = setting("float32", "precision of a neural reranker on a GPU: float32, tf32, bfloat16 or float16")
     compile: bool = setting(
-        False, "compile a neural reranker with torch (CUDA graphs on a GPU); takes a minute at the start"
+        False, "compile a neural reranker with torch (CUDA graphs on a GPU); takes half a minute at the start"
     )
 
     def __post_init__(self) -> None:

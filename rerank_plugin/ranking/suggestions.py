@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -42,11 +43,12 @@ def suggest(index: Index, text: str, words: str, found_little: bool = False) -> 
     if not doubtful:
         return [], None
     notes, meant = [], text
+    written = {token.lower(): token for token in re.findall(r"\w+", text)}  # TNFa has spellings that tnfa has not
     with suppress(InputError):  # not of a cluster
         similar = _Similar(index, index.shared_reader)
         for word in doubtful[:MOST_WORDS]:
             other = None
-            if similar.is_known(word):
+            if similar.is_known(written.get(word, word)):
                 other = similar.nearest(word, COMMONER * max(1, known[word])) if found_little else None
             else:
                 other = similar.nearest(word)

@@ -56,7 +56,7 @@ def check_filter(stage: FirstStage, query: Query) -> None:
     if query.filter is not None and not can_filter(stage):
         raise InputError(
             f"the first stage '{stage.name}' cannot filter ({query.filter}): use bm25, bm25+rm3, qld, "
-            "dense:CHECKPOINT or a fusion of these"
+            "hybrid, dense:CHECKPOINT, faiss:FOLDER or a fusion of these"
         )
 
 

@@ -7,7 +7,10 @@ from rerank_plugin.base.records import Document, Query
 from rerank_plugin.ranking import suggestions
 from rerank_plugin.ranking.reading import read
 
-TEXTS = ["Metformin in diabetes", "Metformin and thrombocytopenia", "Aspirin for the heart", "Anaemia of the failure"]
+TEXTS = [
+    "Metformin in diabetes", "Metformin and thrombocytopenia", "Aspirin for the heart", "Anaemia of the failure",
+    "TNF-alpha in sepsis",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,7 @@ def index(tmp_path_factory):
         ("anemia diabetics", None, []),  # by its other spelling, by its stem
         ("metformine[tiab]", "metformin[tiab]", []),  # of little use, beside a commoner word
         ("metformine trial", None, []),
+        ("TNFa", None, []),  # as it is written a name of a molecule
     ],
 )
 def test_words_that_are_meant(index, text, meant, unknown, monkeypatch):
