@@ -289,7 +289,8 @@ class KtrelPlan(Plan):
         if row.kind == Kind.CROSS:
             depth = ("--depth", settings.cross_depth, "--set", f"encoder={packaged_folder(settings.encoder)}")
             return merged((*self._common(), "--epochs", settings.cross_epochs, *self.rm3.options), depth)
-        return self._of_paper(row, self.trial(row))
+        own = [("--epochs", number) for name, number in settings.row_epochs if name == row.name]
+        return merged(self._of_paper(row, self.trial(row)), *own)
 
     def _common(self) -> Sequence:
         settings = self.settings

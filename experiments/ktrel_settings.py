@@ -15,7 +15,7 @@ import rerank_plugin as rp
 from experiments import ktrel_rows as rows_of
 from experiments.ktrel_rows import BY_NAME
 from experiments.settings import check_known, option, size
-from experiments.trials import TrialSettings
+from experiments.trials import GRIDS, TrialSettings
 from rerank_plugin.corpora.specs import exists
 
 VALIDATION = "validation"
@@ -98,6 +98,14 @@ class KtrelSettings(TrialSettings):
     cross_depth: int = size("documents of BM25-RM3 that cross-encoders re-rank", 100)
     cross_epochs: int = size("largest number of epochs of cross-encoders", 4)
     epochs: int = size("largest number of epochs, except of our recipe", 30)
+    row_epochs: tuple[tuple[str, str], ...] = size(
+        "row of the paper and its largest number of epochs, where one takes more CPU minutes than others have for a "
+        "whole training; may be repeated",
+        (),
+        nargs=2,
+        action="append",
+        metavar=("ROW", "N"),
+    )
     recipe_epochs: int | None = size("largest number of epochs of our recipe (default: the recipe's)", None)
     pairs: int = size("largest number of pairs per query and epoch", 10)
     patience: int = size("epochs without a better MAP before a training stops", 5)
@@ -126,6 +134,9 @@ class KtrelSettings(TrialSettings):
         if bad := [name for name in names if not re.fullmatch(r"[\w.-]+", name)]:
             raise rp.InputError(f"'{bad[0]}' cannot name a set of test queries: use letters, digits, '-', '_' and '.'")
         check_known("rows", self.only, BY_NAME)
+        check_known("rows of the paper", (row for row, _ in self.row_epochs), GRIDS)
+        if bad := [number for _, number in self.row_epochs if not (number.isdecimal() and int(number) > 0)]:
+            raise rp.InputError(f"'{bad[0]}' is not a number of epochs: expected 1, 2, ...")
         check_known("models of the figure", self.figure_models, rows_of.FIGURE)
         check_known("ingredients", self.ingredients, [ingredient.name for ingredient in rows_of.INGREDIENTS])
         if bad := [size for size in self.sizes if size != ALL and not (size.isdecimal() and int(size) > 0)]:

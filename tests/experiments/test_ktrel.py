@@ -258,13 +258,15 @@ def test_a_kept_map_is_that_of_the_run(tmp_path):
 
 @pytest.mark.parametrize("name", ["ktrel-w", "conv-knrm"])
 def test_hyper_parameters_are_chosen_by_their_trials(tmp_path, monkeypatch, name):
-    plan = KtrelPlan(settings(tmp_path, trials=4, seeds=3))
+    plan = KtrelPlan(settings(tmp_path, trials=4, seeds=3, epochs=9, row_epochs=(("conv-knrm", "7"),)))
     row = BY_NAME[name]
     tried = plan.trials(row)
     values = {plan.trial_training(row, trial).name: value for trial, value in zip(tried, (0.1, 0.3, 0.2, 0.3))}
     monkeypatch.setattr(KtrelPlan, "reached", lambda self, step: {"AP": values[step.name], "nDCG@10": 0.0})
     assert plan.trial(row) == tried[1]
     assert set(tried[1].options) <= set(plan.training(row).command)
+    command = " ".join(map(str, plan.training(row).command))
+    assert ("--epochs 7" in command, "--epochs 9" in command) == (name == "conv-knrm", name != "conv-knrm")
     trainings = [plan.training(row, seed=seed) for seed in plan.settings.training_seeds]
     assert trainings[0] == plan.training(row) and len({training.output for training in trainings}) == 3
 
