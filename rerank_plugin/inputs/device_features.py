@@ -214,8 +214,10 @@ class DeviceFeatures:
                 if measure == "bm25_share":
                     most = (k1 + 1) * word_weights.sum(dim=1)  # [n]
                     value = value / torch.where(most > 0, most, 1.0)
-            else:
+            elif measure == "bigram_overlap":
                 value = self._bigrams(arrays["bigrams"][query], terms, in_title, field) / pairs.clamp_min(1)
+            else:
+                raise NotImplementedError(f"{measure} is not computed on a device")
             found[f"{measure}_{field}"] = value
         return found
 
