@@ -79,6 +79,15 @@ def test_filters_are_chips_and_values_with_counts(page, address):
     page.wait_for_selector("#hit-list .hits > :nth-child(10)")
 
 
+@pytest.mark.parametrize(
+    ("years", "shown"), [("2000-", ["2000", ""]), ("-2004", ["", "2004"]), ("2000", ["2000", "2000"])]
+)
+def test_years_are_shown_as_they_are_set(page, address, years, shown):
+    search(page, address, f"?query=the+statins&filter=year%3A{years}")
+    page.wait_for_selector("[data-field=year]")
+    assert [page.input_value(f"[aria-label={name}]") for name in ("From", "To")] == shown
+
+
 def test_a_document_is_read_with_its_words_marked_and_leaves_no_entry_in_the_history(page, address):
     search(page, address, "?query=the+statins")
     before, ids = page.evaluate("history.length"), documents(page)

@@ -94,9 +94,9 @@ function valueList(state, field, change) {
 
 function years(state, change) {
   const set = state.filter.find(isOf("year")) ?? "";
-  const [, first = "", last = first] = /^(?:AND )?year:(\d{4})?(?:-(\d{4})?)?$/.exec(set) ?? [];
+  const [, first = "", dash, last = dash ? "" : first] = /^(?:AND )?year:(\d{4})?(?:(-)(\d{4})?)?$/.exec(set) ?? [];
   const input = (name, value) => element("input", { "data-filter": name, inputmode: "numeric", maxlength: 4, pattern: "\\d{4}", "aria-label": name, placeholder: name, value });
-  const [from, to] = [input("From", first), input("To", set.includes("-") ? last : first)];
+  const [from, to] = [input("From", first), input("To", last)];
   const apply = (from, to) => change((filters) => [...filters.filter((filter) => !isOf("year")(filter)),
     ...(from || to ? [`year:${from === to ? from : `${from}-${to}`}`] : [])]);
   const typed = () => {

@@ -164,10 +164,13 @@ function showPanel() {
     typing.addEventListener("blur", () => setTimeout(showPanel), { once: true });
     return;
   }
+  const selection = [typing?.selectionStart, typing?.selectionEnd];
   const before = panel.querySelector("[data-value]:focus")?.dataset.value;
   panel.replaceChildren(...keptLists(panel, filterPanel(state, fields, changeFilters)), doneButton());
   panel.querySelector(`[data-value="${CSS.escape(before ?? "")}"]`)?.focus({ preventScroll: true });
-  if (typing) panel.querySelector(`[data-filter="${typing.dataset.filter}"]`)?.focus();
+  const typed = typing && panel.querySelector(`[data-filter="${typing.dataset.filter}"]`);
+  typed?.focus();
+  typed?.setSelectionRange(...selection); // what the next key replaces
   byId("panel").querySelector("summary").textContent = state.filter.length ? `Filters (${state.filter.length})` : "Filters";
 }
 
