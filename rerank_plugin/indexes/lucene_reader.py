@@ -138,16 +138,15 @@ def field_counts(reader: Any, fields: Iterable[str]) -> Counts:
     return {name: (reader.getDocCount(name), reader.getSumTotalTermFreq(name)) for name in fields}
 
 
-def lucene_ids(reader: Any, first: int = 0, count: int | None = None) -> Iterator[list[str]]:
-    """External ids of documents of an index of this package, by Lucene's numbers from ``first`` on, in large pages."""
+def lucene_ids(reader: Any) -> Iterator[list[str]]:
+    """External ids of all documents of an index of this package, by Lucene's numbers, in large pages."""
     values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, ID)
-    end, page = reader.maxDoc() if count is None else first + count, list[str]()
-    for number in range(first, end):
-        values.advance(number) if number == first else values.nextDoc()
-        page.append(values.binaryValue().utf8ToString())
-        if len(page) == _ID_PAGE or number == end - 1:
-            yield page
-            page = []
+    for first in range(0, end := reader.maxDoc(), _ID_PAGE):
+        page = list[str]()
+        for _ in range(first, min(first + _ID_PAGE, end)):
+            values.nextDoc()
+            page.append(values.binaryValue().utf8ToString())
+        yield page
 
 
 def indexed_fields(reader: Any) -> list[str]:

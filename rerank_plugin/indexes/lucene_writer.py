@@ -19,7 +19,7 @@ from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.string_table import StringTable
-from rerank_plugin.indexes.forward import DELETED, ForwardIndex
+from rerank_plugin.indexes.forward import DELETED
 from rerank_plugin.indexes.layout import LUCENE_COMMIT_FILE
 from rerank_plugin.indexes.lucene_analysis import unstemmed_analyzer
 from rerank_plugin.indexes.lucene_reader import (
@@ -41,7 +41,8 @@ from rerank_plugin.text.normalization import analyzable
 RAM_BUFFER_MB = 256.0
 LUCENE_FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
 ONE_SEGMENT = 100_000  # documents up to which a new Lucene index has one segment: a search takes longer for each
-PER_TIER = 10.0  # segments of about a size that Lucene leaves
+MERGED = 10  # adjacent segments of about a size that Lucene merges
+LARGEST = 500_000  # documents of a segment that is merged so: a merge of ten takes some 13 GB beside them
 COPIES = 100_000  # documents that are written in one call
 NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 
@@ -238,31 +239,39 @@ def update_lucene(
             writer.close()
 
 
-def merge_undeleted(folder: Path, commit: str) -> bool:
-    """Let Lucene merge segments without deleted documents, by its own policy, in a new commit; whether it merged any.
+def merge_adjacent(folder: Path, commit: str, deleted: np.ndarray) -> None:
+    """Let Lucene merge adjacent segments of about a size, in a new commit whose documents keep their numbers.
 
-    No score changes: of a merge, only deleted documents would be lost, which count in Lucene's statistics. Its writer
-    sees a commit of these segments alone; the others are added to what it made of them.
+    No score changes, as deleted documents stay and are counted: Lucene's writer sees a commit in which nothing is
+    deleted, and what it made of that gets its deleted documents again.
 
     Args:
         commit: the file of the commit that is changed.
+        deleted: whether each of its documents is, bool [L].
     """
     directory, package = open_directory(folder), "org.apache.lucene.index."
-    infos = java_class(f"{package}SegmentInfos")
+    infos, info_of = java_class(f"{package}SegmentInfos"), java_class(f"{package}SegmentCommitInfo")
+
+    def described(segment: Any, count: int = 0, generation: int = -1) -> Any:
+        """A segment of which ``count`` documents are deleted."""
+        others = segment.getFieldInfosGen(), segment.getDocValuesGen(), segment.getId()
+        return info_of(segment.info, count, 0, generation, *others)
+
     with _writing(folder):
-        undeleted = infos.readCommit(directory, commit)
-        segments = [undeleted.info(number) for number in range(undeleted.size())]
-        others = [segment for segment in segments if segment.hasDeletions()]
-        for segment in others:
-            undeleted.remove(segment)
-        undeleted.commit(directory)
+        whole = infos.readCommit(directory, commit)
+        before = {segment.info.name: segment for segment in _segments(whole)}
+        whole.clear()
+        for segment in before.values():
+            whole.add(described(segment))
+        whole.commit(directory)
         config = java_class(f"{package}IndexWriterConfig")()
-        config.setIndexCommit(find_commit(directory, folder, undeleted.getSegmentsFileName()))
+        config.setIndexCommit(find_commit(directory, folder, whole.getSegmentsFileName()))
         config.setIndexDeletionPolicy(java_class(f"{package}NoDeletionPolicy").INSTANCE)
         config.setCommitOnClose(False)
         config.setCodec(_compressing(config.getCodec()))
-        policy = java_class(f"{package}TieredMergePolicy")()
-        policy.setSegmentsPerTier(PER_TIER)
+        policy = java_class(f"{package}LogDocMergePolicy")()
+        policy.setMergeFactor(MERGED)
+        policy.setMaxMergeDocs(LARGEST)
         config.setMergePolicy(policy)
         config.setMergeScheduler(java_class(f"{package}SerialMergeScheduler")())  # in this thread
         writer = java_class(f"{package}IndexWriter")(directory, config)
@@ -271,11 +280,29 @@ def merge_undeleted(folder: Path, commit: str) -> bool:
             writer.commit()
         finally:
             writer.close()
-        merged = infos.readLatestCommit(directory)
-        for segment in others:
+        merged, first = infos.readLatestCommit(directory), 0
+        after = _segments(merged)
+        merged.clear()
+        for segment in after:
+            size = segment.info.maxDoc()
+            gone, first = np.flatnonzero(deleted[first : first + size]), first + size
+            if (known := before.get(segment.info.name)) is not None:
+                segment = known
+            elif len(gone):
+                live = np.full(-(-size // 64) * 64, True)
+                live[size:] = live[gone] = False
+                words = np.packbits(live, bitorder="little").view(np.int64).tolist()
+                bits = java_class("org.apache.lucene.util.FixedBitSet")(words, size).asReadOnlyBits()
+                context = java_class("org.apache.lucene.store.IOContext").DEFAULT
+                format = segment.info.getCodec().liveDocsFormat()
+                format.writeLiveDocs(bits, directory, segment, len(gone), context)
+                segment = described(segment, len(gone), segment.getNextDelGen())
             merged.add(segment)
         merged.commit(directory)
-        return merged.size() < len(segments)
+
+
+def _segments(infos: Any) -> list[Any]:
+    return [infos.info(number) for number in range(infos.size())]
 
 
 def _compressing(codec: Any) -> Any:
@@ -355,27 +382,14 @@ class LuceneUpdate:
         update_lucene(self.folder / self.path, self.description[LUCENE_COMMIT_FILE], merge=True)
         self.built(ids, fields)
 
-    def merge_undeleted(self, forward: ForwardIndex, local: np.ndarray) -> None:
-        """Let Lucene merge segments without deleted documents.
-
-        Args:
-            forward: the index. local: the row in the shard of each of its rows that is there, int64 [R].
-        """
-        folder, commit = self.folder / self.path, self.description[LUCENE_COMMIT_FILE]
-        known = self._rows_by_segment()
-        if not merge_undeleted(folder, commit):
-            return
-        reader, parts, first = self._opened(), [np.zeros(0, np.uint32)], 0
-        for segment, size in segment_sizes(reader).items():
-            pages = [] if segment in known else list(lucene_ids(reader, first, size))
-            merged = [local[forward.rows(page)] for page in pages]
-            parts.append(np.concatenate(merged).astype(np.uint32) if merged else known[segment])
-            first += size
-        reader.close()
-        rows = np.concatenate(parts)
-        if not np.array_equal(np.sort(rows), np.sort(self.rows)):
+    def merge_adjacent(self) -> None:
+        """Let Lucene merge adjacent segments; documents keep their numbers."""
+        deleted = self.rows == DELETED
+        merge_adjacent(self.folder / self.path, self.description[LUCENE_COMMIT_FILE], deleted)
+        reader = self._opened()
+        if (reader.maxDoc(), reader.numDocs()) != (len(deleted), len(deleted) - deleted.sum()):
             raise RuntimeError("Lucene and the forward index hold different documents")
-        self.rows = rows
+        reader.close()
 
     def _rows_by_segment(self) -> dict[str, np.ndarray]:
         """The rows of the documents of each of Lucene's segments."""

@@ -5,8 +5,8 @@ row, and the other one is deleted. *Delete* writes a commit alone: a deleted doc
 counts any more. *Merge* copies the documents that are left into one segment, as a new index of them would have it, and
 lets Lucene remove deleted documents. In an index of shards each of them does so in every shard.
 
-Small segments are merged when there are `MOST` in a shard, and then Lucene's, as far as they hold no deleted document:
-so no score changes.
+Small segments are merged when there are `MOST` in a shard, and Lucene's then. No score changes by that: Lucene keeps
+its deleted documents.
 """
 
 from __future__ import annotations
@@ -302,11 +302,8 @@ def _merge(
         if since is None:
             update.merge(commit.written_segment(shard).ids, index.lucene_fields)
             continue
-        of_shard = forward.row_map.of_shard(shard)
-        local = np.full(len(forward), -1)
-        local[of_shard] = np.arange(len(of_shard))
-        update.merge_undeleted(forward, local)
-        update.renumber(np.cumsum(stays[of_shard]) - 1)
+        update.merge_adjacent()
+        update.renumber(np.cumsum(stays[forward.row_map.of_shard(shard)]) - 1)
     kept = [part._replace(rows=numbers[part.rows]) for part in kept]
     deleted = numbers[np.asarray(forward.deleted, np.int64)]
     joined = commit.describe([*kept, *new], len(new), {}, deleted=deleted[deleted >= 0], copied=True)

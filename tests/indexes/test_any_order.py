@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from rerank_plugin.corpora import Problems
 from rerank_plugin.encoding.updates import merge_index
-from rerank_plugin.indexes import updating
+from rerank_plugin.indexes import lucene_writer, updating
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.layout import DERIVED
 from rerank_plugin.indexes.shard_building import build_shards
@@ -54,6 +54,7 @@ def started(tmp_path_factory):
     folder, documents = tmp_path_factory.mktemp("started"), list(map(journaled, range(FIRST)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(updating, "MOST", 3)  # small segments are merged soon
+        patch.setattr(lucene_writer, "MERGED", 2)
         other = encoded.encoders(folder, WORDS, patch).other
         build(folder / "single", documents).close()
         build_shards(iter(documents), folder / "sharded", "tests", Problems(), SHARDS)

@@ -185,19 +185,24 @@ def test_small_segments_are_merged_and_no_score_changes(tmp_path, caplog):
     assert [len(segment) for segment in Index(folder).forward.segments] == [40, 10, 1]
 
 
-def test_lucene_merges_segments_without_deleted_documents_and_no_score_changes(tmp_path, monkeypatch):
+def test_lucene_merges_small_segments_and_no_score_changes(tmp_path, monkeypatch):
+    """Those with deleted documents, too, which stay and are counted."""
     monkeypatch.setattr(updating, "MOST", 3)
-    monkeypatch.setattr(lucene_writer, "PER_TIER", 2.0)
+    monkeypatch.setattr(lucene_writer, "MERGED", 3)
     folder, kept = tmp_path / "index", tmp_path / "kept"
     build(folder, [document(number) for number in range(20)]).close()
-    updating.delete(folder, [document(3).id])
     shutil.copytree(folder, kept)
-    for number in range(50, 55):
-        add(folder, document(number))
-        add_documents(kept, iter([document(number)]), "tests", Problems(), threads=1, merge_small=False)
+    for number in range(50, 56):
+        new = [document(number), document(number - 48, version=1), document(number - 1, version=2)]
+        add(folder, *new)
+        add_documents(kept, iter(new), "tests", Problems(), threads=1, merge_small=False)
+        for one in (folder, kept):
+            updating.delete(one, [document(number - 40).id])
     index, unmerged = Index(folder), Index(kept)
-    sizes, before = (list(lucene_reader.segment_sizes(one.open_lucene()).values()) for one in (index, unmerged))
-    assert before == [20, *[1] * 5] and len(sizes) < 5 and 20 in sizes and sum(sizes) == 25  # with the deleted one
+    readers = [one.open_lucene() for one in (index, unmerged)]
+    sizes, before = (list(lucene_reader.segment_sizes(reader).values()) for reader in readers)
+    assert before == [20, *[3] * 6] and len(sizes) <= 4 and sum(sizes) == sum(before)
+    assert [reader.numDeletedDocs() for reader in readers] == [17, 17]
     assert verify(index)
     search_alike(index, unmerged, QUERIES)
 
