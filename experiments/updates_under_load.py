@@ -2,9 +2,10 @@
 
 A service is started over the index. Queries are sent at a fixed rate, whether or not earlier ones are answered, a third
 of them to BM25 and a reranker, a third to the hybrid, and a third to the hybrid and the encoder's reranker. Meanwhile
-commands update the index in a process of their own, and the service reloads after each. Every answer is compared,
-document by document and score by score, with what the library finds in each generation: it has to be the answer of one
-that the service may have had open then. An answer that was late, which the service says, has to be the first stage's.
+commands update the index in a process of their own, and the service reloads after each, or watches it. Every answer is
+compared, document by document and score by score, with what the library finds in each generation: it has to be the
+answer of one that the service may have had open then. An answer that was late, which the service says, has to be the
+first stage's.
 """
 
 from __future__ import annotations
@@ -129,15 +130,15 @@ class Stops(Thread):
 
 
 @contextmanager
-def service(folder: Path, stops: Stops) -> Iterator[Client]:
-    """A client of a service over an index, in a process of its own."""
+def service(folder: Path, stops: Stops, watch: float = 0) -> Iterator[Client]:
+    """A client of a service over an index, in a process of its own; it looks for new commits each ``watch`` seconds."""
     with scratch_folder() as scratch:
         token = secrets.token_hex(16)
         (scratch / "token").write_text(token)
         rerankers = [
             word for reranker, _ in MODES.values() if reranker != NO_RERANKER for word in ("--reranker", reranker)
         ]
-        line = ["serve", "--index", f"index={folder}", *rerankers, "--port", "0"]
+        line = ["serve", "--index", f"index={folder}", *rerankers, "--port", "0", "--watch", str(watch)]
         command = [sys.executable, "-m", "rerank_plugin", *line, "--token-file", str(scratch / "token")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
@@ -203,7 +204,7 @@ def run(options: Namespace) -> dict:
     """Update the index under load; the measurements."""
     texts = [query.text for query in queries(options.queries)][: options.distinct]
     folder, periods, ended, stops = options.index, list[Period](), Event(), Stops(options.stop)
-    with service(folder, stops) as client, ProcessPoolExecutor(1, get_context("spawn")) as library:
+    with service(folder, stops, options.watch) as client, ProcessPoolExecutor(1, get_context("spawn")) as library:
         results, answers = [library.submit(expected, folder, texts).result()], list[Answer]()
         sender = Thread(target=lambda: answers.extend(send(client, texts, options.rate, ended)))
         sender.start()
@@ -216,7 +217,11 @@ def run(options: Namespace) -> dict:
                 updated = time.monotonic()
                 results.append(library.submit(expected, folder, texts).result())
                 compared = time.monotonic()
-                client.reload()
+                if options.watch:
+                    compared = started  # a commit may have been opened before the command ended
+                    time.sleep(max(0.0, updated + options.watch + PAUSE - time.monotonic()))
+                else:
+                    client.reload()
                 periods.append(Period(spec.partition("=")[0], started, updated))
                 periods.append(Period("reload", compared, time.monotonic()))
             time.sleep(PAUSE)
@@ -266,6 +271,8 @@ def main(argv: list[str] | None = None) -> None:
     add("--rate", type=float, default=20.0, help="queries a second")
     updates = "in this order: add=CORPUS, delete=IDS, merge, merge+adapt"
     add("--updates", nargs="+", required=True, metavar="UPDATE", help=updates)
+    add("--watch", type=float, default=0.0, metavar="SECONDS", help="let the service look for new commits so often, "
+        "and take at most 5 seconds more (default: it is told to reload)")  # fmt: skip
     add("--stop", type=float, default=0.0, metavar="SECONDS", help="stop the service and the updates now and then, "
         "each time for up to so many seconds (default: not)")  # fmt: skip
     options = commandline.parse(parser, argv)
