@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+import numpy as np
 
 import rerank_plugin as rp
 from experiments import subsets
@@ -14,6 +16,7 @@ from experiments.plan import Runner, history
 from rerank_plugin.corpora import judged_queries, judgments, queries_and_judgments
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.files import tables
+from rerank_plugin.indexes.candidates import Candidates
 
 HARD = (20, 10, 5, 2)  # non-relevant documents with all query words in their titles; the paper has the first
 MEASURES = ("NDCG.20", "MAP", "Prec.5")
@@ -54,6 +57,12 @@ COUNTERPARTS = {
     JUDGED: "This is the setting of the paper's tables 1 to 6.",
 }
 ALL_QUERIES = "all queries"
+
+
+def _kept(ranking: rp.RankedList, documents: Container[str]) -> rp.RankedList:
+    """The places of some documents."""
+    places = [place for place, document in enumerate(ranking.doc_ids) if document in documents]
+    return rp.RankedList([ranking.doc_ids[place] for place in places], ranking.scores[places])
 
 
 class DeltaPage(Page):
@@ -167,6 +176,34 @@ class DeltaPage(Page):
             yield f"{SETTINGS_TITLES[setting]}:"
             evaluation = self.evaluation(setting, ALL_QUERIES, names, MEASURES[:2])
             yield self._marked(evaluation, {name: ("delta32",) for name in names if name != "delta32"})
+        if JUDGED in self.judgments:
+            yield from self._by_words(names)
+
+    def _by_words(self, names: Sequence[str]) -> Iterator[str]:
+        """The judged documents that hold a word of their query, and those that hold none, each ranked alone."""
+        judged, runs = self.judgments[JUDGED], self.runs[JUDGED]
+        holding = {query.id: self._holding(query) for query in self.queries}
+        lines = [["", "queries", *(self.titles[name] for name in names)]]
+        for title, some in (("some word of the query", True), ("none", False)):
+            parts = {
+                query: {document: grade for document, grade in of_query.items() if (document in holding[query]) is some}
+                for query, of_query in judged.items()
+            }
+            parts = {query: part for query, part in parts.items() if len({grade > 0 for grade in part.values()}) == 2}
+            ranked = {name: {query: _kept(runs[name][query], part) for query, part in parts.items()} for name in names}
+            values = evaluate(parts, ranked, MEASURES[:1]).summaries
+            lines.append([title, f"{len(parts):,}", *(f"{values[name][MEASURES[0]]:.3f}" for name in names)])
+        yield (
+            f"{MEASURES[0]} of the judged documents that hold a word of their query, and of those that hold none, each "
+            "ranked alone, for the queries with relevant and other documents there; not tested:"
+        )
+        yield tables.markdown(lines)
+
+    def _holding(self, query: rp.Query) -> set[str]:
+        """The judged documents of a query that hold one of its words."""
+        rows = self.forward.rows(list(self.judgments[JUDGED].get(query.id, ())))
+        judged = Candidates(self.forward, rows[rows >= 0], np.zeros((rows >= 0).sum()))
+        return {*self.forward.ids.take(judged.rows[subsets.some_word(query.text, judged)])}
 
     def _sweep(self) -> Iterator[str]:
         filters = [count for count in self.settings.filters if sweep_row(count) in self.titles]

@@ -115,6 +115,13 @@ def all_words_in_title(text: str, candidates: Candidates) -> np.ndarray:
     return (matches.counts[:, 0] > 0).all(axis=1)  # [C, m] to [C]
 
 
+def some_word(text: str, candidates: Candidates) -> np.ndarray:
+    """Whether each candidate's title or abstract holds a word of a query, bool [C]."""
+    from rerank_plugin.inputs.matches import WordMatches
+
+    return WordMatches(candidates.index.query(text), candidates).counts.any(axis=(1, 2))  # [C, 2, m] to [C]
+
+
 def hard_count(name: str) -> int | None:
     """The 20 of ``neg20+``; None for the name of another subset."""
     match = re.fullmatch(r"neg([1-9]\d*)\+", name)

@@ -1,5 +1,7 @@
 """The Delta experiments: their plan, and a small one on the sample from the command to the page."""
 
+import re
+
 from experiments.delta import DeltaPlan, DeltaSettings
 from rerank_plugin.inputs.lexical_features import LEX3
 from tests.experiments.conftest import built
@@ -66,4 +68,5 @@ def test_from_the_command_to_the_page(page_of, judged):
     assert figures == ["page-filters.png"]
     for heading in ("Table 1", "Table 2: all queries", "Table 5: AllNewWords", "Table 6", "Figure 3", "Table 7"):
         assert heading in page
+    assert re.search(r"\n\| some word of the query \| \d+ \| 0\.\d", page)
     assert "--selection-pairs 1" in page and "Chosen: " in page

@@ -37,7 +37,7 @@ JUDGMENTS = {
 @given(
     words=st.lists(st.sampled_from("aspirin the cancer heart failure d b12 twins β-catenin covid-19 of xyz".split()))
 )
-def test_titles_with_all_words_as_python_s_sets_say(index, documents, words):
+def test_documents_with_words_as_python_s_sets_say(index, documents, words):
     rows = index.forward.rows([document.id for document in documents])
     expected = [
         bool(words) and set(tokenize(" ".join(words))) <= set(tokenize(document.title)) for document in documents
@@ -45,6 +45,9 @@ def test_titles_with_all_words_as_python_s_sets_say(index, documents, words):
     candidates = Candidates(index.forward, rows, np.zeros(len(rows), np.float32))
     found = subsets.all_words_in_title(" ".join(words), candidates)
     assert found.dtype == bool and found.tolist() == expected
+    texts = [{*tokenize(document.title), *tokenize(document.abstract)} for document in documents]
+    some = subsets.some_word(" ".join(words), candidates).tolist()
+    assert some == [bool({*tokenize(" ".join(words))} & text) for text in texts]
 
 
 def test_samples_of_judged_documents(index):
