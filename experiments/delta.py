@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from experiments.plan import Plan, Step, checkpoint_config, merged, once
+from experiments.plan import SENTENCES, SENTENCES_TITLE, Plan, Step, checkpoint_config, merged, once
 from experiments.settings import Settings, check_known, option, size
 from rerank_plugin.inputs.lexical_features import FIRST_STAGE, FIRST_STAGE_SHARE, LEX3
 
@@ -109,6 +109,7 @@ def all_rows(settings: DeltaSettings) -> list[DeltaRow]:
         DeltaRow("qld-title", "UQLM-Title", reranker="qld-title"),
         DeltaRow("wmd-title", "WMD-Title", reranker=f"wmd-title:{settings.words}"),
         DeltaRow("wmd-title-nostop", "WMD-Title, no stop-words", reranker=f"wmd-title-nostop:{settings.words}"),
+        *([DeltaRow(SENTENCES, SENTENCES_TITLE, reranker=f"encoder:{settings.encoder}")] if settings.encoder else []),
         DeltaRow("drmm", "DRMM", f"{DRMM} {long}"),
         DeltaRow("sevmos-c1", "SevMos-C1", f"{SEVMOS} {short}"),
         DeltaRow("sevmos-c3", "SevMos-C3", f"{SEVMOS} convolutions=3 {short}"),
@@ -153,7 +154,10 @@ class DeltaPlan(Plan):
         indexes = once(self.index_of(row) for row in rows.values())
         yield [*indexes, *([self.weak_labels()] if weak else [])]
         splits = [self.candidates(split) for split in ("train", "validation", "test")]
-        yield [*splits, *([self.weak_index()] if weak else [])]
+        encodings = (
+            [self.encode("encodings", SENTENCES, self.index(), self.settings.encoder)] if SENTENCES in rows else []
+        )
+        yield [*splits, *([self.weak_index()] if weak else []), *encodings]
         later = [rows[name] for name in (SELECTED, TUNED) if name in rows]
         trained = [row for row in rows.values() if row.train and row.name != WEAK and row not in later]
         first = [self.selection()] if SELECTED in rows else []

@@ -12,7 +12,7 @@ from experiments.delta import CANDIDATES, JUDGED, ORDER, SELECTED, TUNED, WEAK, 
 from experiments.figures import plot_sweep
 from experiments.marks import marked_table
 from experiments.page import Page, image
-from experiments.plan import Runner, history
+from experiments.plan import SENTENCES, Runner, history
 from rerank_plugin.corpora import judged_queries, judgments, queries_and_judgments
 from rerank_plugin.evaluation.evaluation import Evaluation, evaluate
 from rerank_plugin.files import tables
@@ -29,6 +29,7 @@ AGAINST = {
     "qld-title": ("bm25-title",),
     "wmd-title": ("bm25-title",),
     "wmd-title-nostop": ("wmd-title",),
+    SENTENCES: ("bm25-title", "wmd-title"),
     "drmm": ("bm25-title", "wmd-title"),
     "sevmos-c1": ("bm25-title", "wmd-title"),
     "sevmos-c3": ("wmd-title", "sevmos-c1"),

@@ -216,15 +216,12 @@ class KtrelPlan(Plan):
         For judgments of similar queries, the encodings of the training queries are stored, too.
         """
         if row.kind == Kind.TEXTS:
-            command = ("index", "--encode", self.settings.encoder, "--index", self.index().output, "--overwrite")
-            return self.step("encodings", row.name, command, ".txt", prints=True)
+            return self.encode("encodings", row.name, self.index(), self.settings.encoder)
         checkpoint = self.training(row, size, seed).output
         similar = any(other.kind == Kind.NEIGHBOURS for other in self.needed())
         stores_queries = size == ALL and row.kind == Kind.OURS and similar
         judged = [word for spec in self.settings.train for word in ("--judged", spec)] if stores_queries else []
-        target = ("--encode", checkpoint, "--index", self.index().output)
-        command = ("index", *target, *judged, *self._device, "--overwrite")
-        return self.step("encodings", checkpoint.name, command, ".txt", prints=True)
+        return self.encode("encodings", checkpoint.name, self.index(), checkpoint, *judged, *self._device)
 
     @property
     def _device(self) -> tuple[str, ...]:

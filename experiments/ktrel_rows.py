@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from experiments.delta import WITH_LEX3
+from experiments.plan import SENTENCES, SENTENCES_TITLE
 from rerank_plugin.inputs.lexical_features import FIRST_STAGE_SHARE
 
 
@@ -88,7 +89,7 @@ ROWS = (
     KtrelRow("ktrel-ours", "KTRel, our recipe", Kind.OURS, "--model ktrel"),
     KtrelRow("ktrel-w-titles", "KTRel-W, our recipe, pre-trained", Kind.OURS, "--model ktrel-w", pretrained=True),
     KtrelRow("ktrel-titles", "KTRel, our recipe, pre-trained", Kind.OURS, "--model ktrel", pretrained=True),
-    KtrelRow("sentences", "Sentence encoder, not trained", Kind.TEXTS),
+    KtrelRow(SENTENCES, SENTENCES_TITLE, Kind.TEXTS),
     KtrelRow("cross-encoder", "Cross-encoder, last layer trained", Kind.CROSS, CROSS_ENCODER),
     KtrelRow(
         "cross-encoder-whole",

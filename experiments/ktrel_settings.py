@@ -79,9 +79,6 @@ class KtrelSettings(TrialSettings):
     weak: tuple[str, ...] = option(
         "corpus to pre-train on, by its titles and abstracts", (), action="append", metavar="CORPUS"
     )
-    encoder: str | None = option(
-        "sentence encoder to compare with, as it is and as a cross-encoder: minilm, or a folder", None
-    )
     only: tuple[str, ...] = option("run only these rows, and BM25-RM3", (), metavar="ROW")
     figure_models: tuple[str, ...] = option(
         "models of figure 2; none: no figure", rows_of.FIGURE, nargs="*", metavar="ROW"

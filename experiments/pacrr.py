@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rerank_plugin as rp
-from experiments.plan import Plan, Step, digest, merged, once
+from experiments.plan import SENTENCES, SENTENCES_TITLE, Plan, Step, digest, merged, once
 from experiments.settings import check_known, option, size
 from experiments.trials import Trial, TrialSettings, trains_words
 
@@ -176,7 +176,8 @@ class PacrrPlan(Plan):
         """The rows of the tables, and their titles."""
         ours = {name: model.title for name, model in OURS.items()}
         swept = {name: f"{OURS[model].title}, best of figure 5" for name, model in SWEPT.items()}
-        return {**ours, **swept, **{name: model.title for name, model in self.settings.baselines.items()}}
+        encoder = {SENTENCES: SENTENCES_TITLE} if self.settings.encoder else {}
+        return {**ours, **swept, **{name: model.title for name, model in self.settings.baselines.items()}, **encoder}
 
     def stages(self) -> Iterator[list[Step]]:
         settings = self.settings
@@ -192,6 +193,7 @@ class PacrrPlan(Plan):
                 *(self.run(collection, stage, ORDER) for stage in FIRST_STAGES),
                 *self.many_runs(collection),
                 *([self.extended(collection)] if trained_words else []),
+                *([self.encodings(collection)] if settings.encoder else []),
             )
         ]
         yield [
@@ -235,6 +237,9 @@ class PacrrPlan(Plan):
 
     def extended(self, collection: Collection) -> Step:
         return self.extended_words(f"{collection.name}/words", self.index(collection))
+
+    def encodings(self, collection: Collection) -> Step:
+        return self.encode(f"{collection.name}/encodings", SENTENCES, self.index(collection), self.settings.encoder)
 
     def best(self, collection: Collection) -> Sizes:
         """The hyper-parameters of PACRR-kwindow with the best measure on the validation queries."""
@@ -308,7 +313,9 @@ class PacrrPlan(Plan):
             options = ["--run", self.runs_before(collection, "all")]
             options += ["--judged-only", collection.judged] if setting == "judged" else []
         if name != ORDER:
-            options += ["--reranker", self.training(collection, name, seed).output, "--tag", name]
+            encoder = f"encoder:{self.settings.encoder}"
+            reranker = encoder if name == SENTENCES else self.training(collection, name, seed).output
+            options += ["--reranker", reranker, "--tag", name]
         folder = setting in ("all", "judged")
         return self._search(collection, "test", f"{setting}/{name}", *options, suffix="" if folder else ".run")
 

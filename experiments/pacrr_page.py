@@ -12,7 +12,7 @@ from experiments import document_pairs, letters, many_runs, match_counts
 from experiments.figures import Curve, plot_hyper_parameters, plot_pairs, plot_trainings
 from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, SWEPT, Collection, PacrrPlan, PacrrSettings
 from experiments.page import Page, image
-from experiments.plan import Step, history
+from experiments.plan import SENTENCES, SENTENCES_TITLE, Step, history
 from experiments.trials import Trial, chosen_line, mean_and_range
 from rerank_plugin.corpora import judgments, queries_and_judgments
 from rerank_plugin.evaluation.evaluation import evaluate
@@ -50,6 +50,7 @@ class CollectionPart:
         self.page, self.plan, self.settings, self.collection = page, page.plan, page.settings, collection
         self.titles = page.plan.rows()
         self.letters = {model.title: model.letter for model in self.settings.baselines.values()}
+        self.letters |= {SENTENCES_TITLE: "S"} if self.settings.encoder else {}
         self.queries, self.judgments = queries_and_judgments(collection.test)
 
     def parts(self) -> Iterator[str]:
@@ -132,7 +133,11 @@ class CollectionPart:
         )
         for stage in FIRST_STAGES:
             title, letter = FIRST_STAGE_TITLES[stage]
-            values = {title: [evaluate(self.judgments, {title: self._read(stage, ORDER)}, TABLE_1).values[title]]}
+            once = {ORDER: title, **({SENTENCES: SENTENCES_TITLE} if self.settings.encoder else {})}
+            values = {
+                label: [evaluate(self.judgments, {label: self._read(stage, name)}, TABLE_1).values[label]]
+                for name, label in once.items()
+            }
             for name, model in tuned.items():
                 runs = {str(seed): self._read(stage, name, seed) for seed in seeds}
                 values[model.title] = list(evaluate(self.judgments, runs, TABLE_1).values.values())
@@ -234,8 +239,9 @@ class CollectionPart:
         """Figure 2 for all models, and what each training took."""
         rows = [["training", "parameters", "best epoch", "of", *(f"validation {one}" for one in MEASURES)]]
         rows[0] += ["minutes", "CPU minutes", "CPU minutes of trials"]
-        trainings = {title: self._training(name) for name, title in self.titles.items()}
-        for (name, title), step in zip(self.titles.items(), trainings.values()):
+        titles = {name: title for name, title in self.titles.items() if name != SENTENCES}
+        trainings = {title: self._training(name) for name, title in titles.items()}
+        for (name, title), step in zip(titles.items(), trainings.values()):
             reached = self.page.best_epoch(step, MEASURES)
             minutes = [*self.page.journal.minutes([step]), self._trial_minutes(name)]
             rows.append([title, f"{parameters(step):,}", *reached, *minutes])

@@ -149,6 +149,9 @@ def _printed(step: Step, log_file: IO[bytes]) -> Iterator[IO[bytes]]:
         yield file
 
 
+SENTENCES, SENTENCES_TITLE = "sentences", "Sentence encoder, not trained"  # the row of `Settings.encoder`
+
+
 class Plan:
     """The steps of an experiment in stages; the steps of a stage do not depend on one another.
 
@@ -194,6 +197,11 @@ class Plan:
         given = () if words is None else ("--words", words)
         command = ("train", "--index", index.output, *given, *options, "--overwrite", "--resume")
         return self.step(kind, name, command, seed=seed)
+
+    def encode(self, kind: str, name: str, index: Step, encoder: str | Path, *options) -> Step:
+        """Encodings of an index's documents, which are stored in it; the output is what the command prints."""
+        command = ("index", "--encode", encoder, "--index", index.output, *options, "--overwrite")
+        return self.step(kind, name, command, ".txt", prints=True)
 
     def extended_words(self, kind: str, index: Step) -> Step:
         """Word vectors for all words of an index."""

@@ -39,6 +39,7 @@ class Settings:
     """The settings of all experiments."""
 
     words: str = option("word vectors, written by rerank_plugin.embed words")
+    encoder: str | None = option("sentence encoder to compare with, not trained here: minilm, or a folder", None)
     work: Path = option("folder of all intermediate outputs")
     output: Path = option("Markdown page to write, with its figures beside it")
     notes: Path | None = option("Markdown to include below the head of the page", None)

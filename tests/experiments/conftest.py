@@ -13,6 +13,7 @@ from experiments.plan import Runner
 from rerank_plugin.__main__ import COMMANDS
 from rerank_plugin.corpora import judgments
 from rerank_plugin.models.register import entry_of
+from tests.models import tiny_encoders
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,12 @@ def judged(tmp_path_factory):
         "".join(f"{q} 0 {d} {grades.get(d, 0)}\n" for q, grades in sample.items() for d in {*others, *grades})
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """A folder with a tiny sentence encoder of random weights."""
+    return tiny_encoders.bert(tmp_path_factory.mktemp("encoder") / "tiny", "heart disease aspirin women".split())
 
 
 @pytest.fixture

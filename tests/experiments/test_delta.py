@@ -57,16 +57,18 @@ def test_some_rows_only(tmp_path):
     assert [row.name for row in plan(tmp_path, only=("delta32",)).rows()] == ["order", "delta32"]
 
 
-def test_from_the_command_to_the_page(page_of, judged):
+def test_from_the_command_to_the_page(page_of, judged, encoder):
     """Two models, selection, pre-training, sweep and both settings on the sample, with very small trainings."""
     page, figures = page_of(
         "delta --corpus sample --train sample:train --validation sample:dev --test sample:test --weak sample "
         f"--judged {judged} --pairs 2 --sweep-pairs 2 --selected 1 --selection-epochs 1 --selection-pairs 1 "
         "--weak-queries 20 --depth 30 --filters 4 "
-        "--only docid bm25-title wmd-title delta32 delta32-selected delta32-lex3-tuned sweep-4"
+        f"--encoder {encoder} "
+        "--only docid bm25-title wmd-title sentences delta32 delta32-selected delta32-lex3-tuned sweep-4"
     )
     assert figures == ["page-filters.png"]
     for heading in ("Table 1", "Table 2: all queries", "Table 5: AllNewWords", "Table 6", "Figure 3", "Table 7"):
         assert heading in page
     assert re.search(r"\n\| some word of the query \| \d+ \| 0\.\d", page)
+    assert len(re.findall(r"\n\| Sentence encoder, not trained \|", page)) >= 3
     assert "--selection-pairs 1" in page and "Chosen: " in page

@@ -98,10 +98,11 @@ def test_trials_choose_on_the_collection_s_own_validation_queries(tmp_path, monk
         assert set(tried[2].options) <= set(command) and str(seed) == command[command.index("--seed") + 1]
 
 
-def test_from_the_command_to_the_page(page_of, judged):
+def test_from_the_command_to_the_page(page_of, judged, encoder):
     """Three models on the sample with very small trainings: every table and figure."""
     page, figures = page_of(
         f"pacrr --collection one sample sample:train sample:dev sample:test --judged one {judged} --models drmm "
+        f"--encoder {encoder} "
         "--pairs 1 --depth 15 --runs 2 --distilled 256 --signals 1 --longest 3 --trials 1 --trial-epochs 1 --seeds 2"
     )
     headings = (
@@ -113,6 +114,7 @@ def test_from_the_command_to_the_page(page_of, judged):
     for title in ("PACRR-firstk", "PACRR-kwindow", "DRMM"):  # tables 1 and 2 twice, the trainings, trials, seeds twice
         assert len(re.findall(rf"^\| {title} \|", page, re.MULTILINE)) == 5 + 1 + 2
     assert all(len(re.findall(rf"^\| {title} \|", page, re.MULTILINE)) == 5 for title in swept)
+    assert len(re.findall(r"^\| Sentence encoder, not trained \|", page, re.MULTILINE)) == 4 + 2
     assert "the judged documents alone" in page and "KNRM" not in page
     assert (
         len(figures) == len(set(figures)) == 5
