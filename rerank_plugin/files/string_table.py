@@ -38,6 +38,14 @@ def hash_strings(strings: Iterable[str]) -> np.ndarray:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
+def ranks(padded: np.ndarray) -> np.ndarray:
+    """The rank of each string, given as bytes with zeros after them, uint8 [C, B], in increasing byte order."""
+    order = np.argsort(padded.view(f"S{padded.shape[1]}").ravel(), kind="stable")
+    ranked = np.empty(len(order), np.int64)
+    ranked[order] = np.arange(len(order))
+    return ranked
+
+
 class StringTable:
     """A read-only table, opened by folder and name.
 
@@ -91,11 +99,7 @@ class StringTable:
 
     def ranks(self, rows: np.ndarray) -> np.ndarray:
         """The rank of each of these strings among them, in increasing byte order (as C's strcmp), int64 [C]."""
-        padded = self.beginnings(rows)
-        order = np.argsort(padded.view(f"S{padded.shape[1]}").ravel(), kind="stable")
-        ranks = np.empty(len(rows), np.int64)
-        ranks[order] = np.arange(len(rows))
-        return ranks
+        return ranks(self.beginnings(rows))
 
     def beginnings(self, rows: np.ndarray, longest: int | None = None) -> np.ndarray:
         """The first bytes of strings, by default all, with zeros after them, uint8 [C, B]."""

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from rerank_plugin.base.errors import InputError
 from rerank_plugin.base.lazily import cached_property
 from rerank_plugin.files.arrays import ranges, slices
-from rerank_plugin.files.string_table import StringsInMemory, StringTable
+from rerank_plugin.files.string_table import StringsInMemory, StringTable, ranks
 from rerank_plugin.indexes.rows import Rows
 from rerank_plugin.indexes.segment import FIELDS, Segment
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
@@ -98,21 +98,17 @@ class SegmentedTable:
         """The strings of rows int [C]."""
         rows = np.asarray(rows, np.int64)
         taken = np.empty(len(rows), object)
-        for at, part in self.parts(rows):
-            taken[at] = part
-        return taken.tolist()
-
-    def parts(self, rows: np.ndarray) -> Iterable[tuple[np.ndarray, list[str]]]:
-        """The strings of each segment, with their places among ``rows`` int64 [n]."""
         for number, at, local in self.row_map.by_segment(rows):
-            yield at, self.tables[number].take(local)
+            taken[at] = self.tables[number].take(local)
+        return taken.tolist()
 
     def ranks(self, rows: np.ndarray) -> np.ndarray:
         """As `StringTable.ranks`."""
-        strings = [string.encode() for string in self.take(rows)]
-        ranks = np.empty(len(rows), np.int64)
-        ranks[sorted(range(len(strings)), key=strings.__getitem__)] = np.arange(len(rows))
-        return ranks
+        parts = [(at, self.tables[number].beginnings(local)) for number, at, local in self.row_map.by_segment(rows)]
+        padded = np.zeros((len(rows), max((part.shape[1] for _, part in parts), default=1)), np.uint8)
+        for at, part in parts:
+            padded[at, : part.shape[1]] = part
+        return ranks(padded)
 
 
 class ForwardIndex:

@@ -41,7 +41,7 @@ class Rows:
     def by_segment(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Rows int64 [n] by segment: its number, and the places among ``rows`` and rows there, int64 [m] each."""
         numbers, local = self.located(rows)
-        for number in np.unique(numbers).tolist():
+        for number in np.flatnonzero(np.bincount(numbers, minlength=1)).tolist():  # faster than numpy.unique
             at = np.flatnonzero(numbers == number)
             yield number, at, local[at]
 

@@ -293,13 +293,18 @@ class VectorStore(VectorSearch):
         if len(self.segments) == 1 and self.row_map.order is None:
             return best(self.segments[0].codes, self.live_rows[0], starts, stops, queries, count, threads)
         found: list[list[Hits]] = [[] for _ in queries.numbers]
+        lowest = np.full(len(found), -np.inf, np.float32)
         numbers = np.searchsorted(self.row_map.starts, starts, "right") - 1
-        for number in np.unique(numbers).tolist():
+        ranges_of = np.bincount(numbers, minlength=1)
+        largest_first = np.argsort(-ranges_of, kind="stable")[: np.count_nonzero(ranges_of)]
+        for number in largest_first.tolist():
             at, first = numbers == number, self.row_map.starts[number]
             codes, rows = self.segments[number].codes, self.live_rows[number]
-            of_part = best(codes, rows, starts[at] - first, stops[at] - first, queries, count, threads)
-            for hits, (local, scores) in zip(found, of_part):
-                hits.append((self.row_map.of_segment(number, local), scores))
+            of_part = best(codes, rows, starts[at] - first, stops[at] - first, queries, count, threads, lowest)
+            for place, (local, scores) in enumerate(of_part):
+                found[place].append((self.row_map.of_segment(number, local), scores))
+                if len(scores) == count:
+                    lowest[place] = max(lowest[place], scores[-1])
         return [merged_hits(hits, count) for hits in found]
 
     def _probe(self, query: QuantizedQueries, fitting: Fitting | None, reach: int) -> tuple[np.ndarray, np.ndarray]:

@@ -138,6 +138,13 @@ def _key(bits, row):
     return (np.uint64(ordered) << np.uint64(32)) | np.uint64(~np.uint32(row) & np.uint32(0xFFFFFFFF))
 
 
+def _floors(scores: np.ndarray) -> np.ndarray:
+    """Keys that those of rows with these scores or higher ones exceed, uint64 [n]."""
+    bits = scores.view(np.uint32)
+    ordered = np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(0x80000000))
+    return ordered.astype(np.uint64) << np.uint64(32)
+
+
 def _of_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows int64 [n] and scores float32 [n] of keys uint64 [n]."""
     ordered = (keys >> np.uint64(32)).astype(np.uint32)
@@ -165,16 +172,19 @@ def _cut(keys, count):
 
 
 @njit(nogil=True, cache=True)
-def _collect(codes, scales, rows, starts, stops, numbers, query_scales, offsets, keys, held, count, start, stop):
+def _collect(
+    codes, scales, rows, starts, stops, numbers, query_scales, offsets, floors, keys, held, count, start, stop
+):
     """Keep the keys of each query's best ``count`` documents in the ranges of positions start..stop.
 
     Args:
         rows: of the documents by their positions, int32 [R]; `LEFT_OUT` for one to leave out.
         starts, stops: of the ranges, int64 [n].
+        floors: what the keys of each query have to exceed, uint64 [Q].
         keys: uint64 [Q, more than count]; of each query, the first ``held`` int64 [Q] are the result, in no order.
     """
     addresses = codes.ctypes.data, numbers.ctypes.data
-    least = np.zeros(len(numbers), np.uint64)  # the keys that the next ones have to exceed
+    least = floors.copy()  # the keys that the next ones have to exceed
     for i in range(start, stop):
         if i + AHEAD < stop:
             prefetch_row(codes, starts[i + AHEAD])
@@ -199,6 +209,7 @@ def best(
     queries: QuantizedQueries,
     count: int,
     threads: int = 1,
+    lowest: np.ndarray | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The best ``count`` documents in some ranges of positions, for each query: rows int64 and scores float32 [any].
 
@@ -206,13 +217,15 @@ def best(
         rows: of the documents by their positions, int32 [R], `LEFT_OUT` for one that is not found; no other row occurs
             twice.
         starts, stops: of the ranges, int64 [n]. They must not overlap.
+        lowest: the lowest score that each query needs of a document, float32 [Q]; by default any.
     """
     ranges, documents = len(starts), int((stops - starts).sum())
     count, parts = min(count, documents), []
     if not count:
         return [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries.numbers)
 
-    given = _for_reading(*found, rows, starts, stops, *queries)
+    floors = np.zeros(len(queries.numbers), np.uint64) if lowest is None else _floors(lowest)
+    given = _for_reading(*found, rows, starts, stops, *queries, floors)
 
     def part(start: int, stop: int) -> None:
         keys = np.empty((len(queries.numbers), 2 * count + SLACK), np.uint64)

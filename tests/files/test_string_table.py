@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank_plugin.files.string_table import SeenHashes, StringTable, StringTableWriter, hash_strings
+from rerank_plugin.indexes.forward import SegmentedTable
+from rerank_plugin.indexes.rows import Rows
 
 
 def written(folder, strings, hashes=None, searchable=True):
@@ -35,6 +37,22 @@ def test_edges(tmp_path, strings):
         assert table.find([string]).tolist() == [strings.index(string) if string in strings else -1]
     ranks = sorted(rows, key=lambda row: strings[row].encode())
     assert table.ranks(np.arange(len(strings))).tolist() == [ranks.index(row) for row in rows]
+
+
+@given(
+    st.lists(st.lists(st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), max_size=9), max_size=4)),
+    st.data(),
+)
+def test_strings_of_several_tables_are_ranked_together(tmp_path_factory, parts, data):
+    strings = sum(parts, [])
+    order = data.draw(st.permutations(range(len(strings))))
+    tables = [written(tmp_path_factory.mktemp("table"), part) for part in parts]
+    table = SegmentedTable(Rows([len(part) for part in parts], np.array(order, np.uint32)), tables)
+    rows = data.draw(st.lists(st.integers(0, len(strings) - 1), unique=True)) if strings else []
+    taken = [strings[order[row]] for row in rows]
+    assert table.take(rows) == taken
+    ranks = table.ranks(np.array(rows, np.int64))
+    assert [taken[place].encode() for place in np.argsort(ranks)] == sorted(one.encode() for one in taken)
 
 
 @given(st.lists(st.text(max_size=4), min_size=1, max_size=10, unique=True), st.data())

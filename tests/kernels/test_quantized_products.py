@@ -59,6 +59,10 @@ def test_every_way_gives_the_same_bits_as_plain_numpy(widths, count, queries, be
         for one, (found_rows, found_scores) in enumerate(hits):
             expected_best = sorted_best(expected[one, positions], rows[positions], best_of)
             assert (found_rows.tolist(), found_scores.tolist()) == expected_best
+        lowest = np.float32([expected[one, random.integers(count)] if count else 0 for one in range(queries)])
+        for one, (found_rows, _) in enumerate(best(found, rows, starts, stops, asked, best_of, lowest=lowest)):
+            high = positions[expected[one, positions] >= lowest[one]]
+            assert found_rows.tolist() == sorted_best(expected[one, high], rows[high], best_of)[0]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
