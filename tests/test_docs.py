@@ -25,7 +25,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 # Around the commands of a page: programs that would download, install or change something do nothing.
 LOGGING_SHELL = """\
 set -euo pipefail
-python() {{ printf '%s\\0' "$@" >> {log}; printf '\\n' >> {log}; }}
+python() {{ printf '%s\\0' "$@" $'\\n' >> {log}; }}  # in one write: a server in the background is beside others
 .venv/bin/python() {{ python "$@"; }}
 rerank-plugin() {{ python -m "rerank_plugin.$1" "${{@:2}}"; }}
 for program in make pip hf curl unzip tar gzip zcat awk hey source .venv/bin/ruff .venv/bin/pre-commit; do
@@ -52,7 +52,7 @@ def command_lines(page, folder):
     log = folder / "log"
     log.write_text("")
     run("-", program="bash", text=LOGGING_SHELL.format(log=log) + "\n".join(blocks(page, "sh")), folder=folder)
-    return [line.split("\0") for line in log.read_text("utf-8").split("\0\n") if line]
+    return [line.split("\0") for line in log.read_text("utf-8").split("\0\n\0") if line]
 
 
 class ParsedError(Exception):
