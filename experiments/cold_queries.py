@@ -2,7 +2,8 @@
 
 Each pipeline is opened in a process of its own, after the system has forgotten all files (which only root may ask for:
 without ``--cold`` nothing is emptied). It gets each query once, and then each once more: the first time pages of the
-index come from the disk, and Java compiles its loops. ``--strategies`` ranks strategies in PubMed's language by BM25.
+index come from the disk, and Java compiles its loops. Of several indexes each gets a query in turn, so that their times
+compare. ``--strategies`` ranks strategies in PubMed's language by BM25.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -51,18 +53,23 @@ def empty_page_cache() -> None:
         raise InputError(f"--cold needs to write {CACHES}, which only root may do ({error.strerror})") from None
 
 
-def times(index: str, pipeline: str, texts: list[str], syntax: str, depth: int) -> Times:
-    """Open a pipeline, ``STAGE`` or ``STAGE,RERANKER``, and search all texts twice."""
+def times(indexes: list[str], pipeline: str, texts: list[str], syntax: str, depth: int) -> list[Times]:
+    """Open a pipeline, ``STAGE`` or ``STAGE,RERANKER``, over each index, and search all texts twice."""
     stage, _, reranker = pipeline.partition(",")
-    rounds = list[list[float]]()
-    with rp.Searcher(index, reranker or None, first_stage=stage, depth=depth) as searcher:
-        for _ in range(2):
-            rounds.append([])
+    rounds: list[tuple[list[float], list[float]]] = [([], []) for _ in indexes]
+    with ExitStack() as opened:
+        searchers = [
+            opened.enter_context(rp.Searcher(index, reranker or None, first_stage=stage, depth=depth))
+            for index in indexes
+        ]
+        for number in range(2):
             for text in texts:
-                begun = time.perf_counter()
-                searcher.search(text, HITS, query_syntax=syntax)
-                rounds[-1].append((time.perf_counter() - begun) * 1000)
-        return Times(*rounds, anonymous_megabytes())
+                for searcher, of_index in zip(searchers, rounds):
+                    begun = time.perf_counter()
+                    searcher.search(text, HITS, query_syntax=syntax)
+                    of_index[number].append((time.perf_counter() - begun) * 1000)
+        memory = anonymous_megabytes()
+    return [Times(*of_index, memory) for of_index in rounds]
 
 
 def row(name: str, count: int, found: Times) -> list[str]:
@@ -75,7 +82,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = commandline.parser("cold_queries", __doc__.split("\n\n", 1)[1])
     parser.prog = "python -m experiments.cold_queries"
     add = parser.add_argument
-    add("--index", required=True, help="index to search")
+    add("--index", nargs="+", required=True, help="index to search, or several that are compared")
     add("--queries", required=True, metavar="SPEC", help=f"queries: {accepted(QUERIES)}")
     add("--most", type=int, default=300, help="queries (default: 300)")
     add("--pipelines", nargs="+", default=list(PIPELINES), metavar="STAGE[,RERANKER]", help="pipelines to measure")
@@ -95,7 +102,9 @@ def main(argv: list[str] | None = None) -> None:
             empty_page_cache()
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             found = process.submit(times, options.index, pipeline, of_pipeline, syntax, options.depth).result()
-        table.append(row(name, len(of_pipeline), found))
+        several = len(found) > 1
+        for index, of_index in zip(options.index, found):
+            table.append(row(f"{name}, {index}" if several else name, len(of_pipeline), of_index))
     print(markdown(table), end="")
 
 
