@@ -68,6 +68,12 @@ class Problems:
         if len(examples) < EXAMPLES:
             examples.append(where)
 
+    def include(self, counts: Mapping[str, int], examples: Mapping[str, list[str]]) -> None:
+        """Add problems that another object counted."""
+        for kind, count in counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + count
+            self.examples[kind] = [*self.examples.get(kind, ()), *examples[kind]][:EXAMPLES]
+
     @property
     def total(self) -> int:
         """The number of problems of all kinds."""

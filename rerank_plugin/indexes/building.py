@@ -37,7 +37,6 @@ from rerank_plugin.indexes.lucene_reader import (
 from rerank_plugin.indexes.lucene_writer import LuceneWriter
 from rerank_plugin.indexes.segment import SegmentWriter
 from rerank_plugin.java.jvm import detach_at_thread_end
-from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.normalization import NORMALIZATION_VERSION
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
@@ -49,6 +48,7 @@ log = logging.getLogger(__name__)
 BATCH = 1000  # documents per call to Java
 TEXT_FIELDS = ["title", "abstract", "contents"]  # of Lucene, besides those of metadata
 LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: limits memory
+THREADS = 1  # of Lucene: Python gives it no more to do, and each makes a segment
 
 
 @dataclass(frozen=True)
@@ -221,13 +221,17 @@ def write_documents(
     batches: Iterable[list[Document]], folder: Path, threads: int | None, term_vectors: bool
 ) -> Mapping[str, int]:
     """Write batches of documents into a new Lucene index; returns the number of documents with each metadata field."""
-    lucene = LuceneWriter(folder, threads or processors(), term_vectors)
-    # Java works without the GIL while the next documents are tokenized.
-    with ThreadPoolExecutor(1, initializer=detach_at_thread_end) as executor:
+    lucene = LuceneWriter(folder, threads or THREADS, term_vectors)
+    # Java works without the GIL while the fields of the next documents are made, and those after them tokenized.
+    with ThreadPoolExecutor(1) as python, ThreadPoolExecutor(1, initializer=detach_at_thread_end) as java:
+
+        def add(batch: list[Document], fields: Future[str]) -> None:
+            lucene.add(batch, fields.result())
+
         waiting: list[Future[None]] = []
         try:
             for batch in batches:
-                waiting.append(executor.submit(lucene.add, batch))
+                waiting.append(java.submit(add, batch, python.submit(lucene.fields, batch)))
                 while len(waiting) > LUCENE_LAG or (waiting and waiting[0].done()):
                     waiting.pop(0).result()
             for future in waiting:

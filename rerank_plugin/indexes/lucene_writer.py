@@ -86,11 +86,14 @@ class LuceneWriter:
             java_class("com.fasterxml.jackson.annotation.JsonAutoDetect$Visibility").ANY,
         )
 
-    def add(self, documents: Sequence[Document]) -> None:
-        """Add documents, in one call to Java."""
-        texts = json.dumps([self._fields(document) for document in documents], ensure_ascii=False)
+    def fields(self, documents: Sequence[Document]) -> str:
+        """The fields of documents for `add`, by Python alone."""
+        return json.dumps([self._fields(document) for document in documents], ensure_ascii=False)
+
+    def add(self, documents: Sequence[Document], fields: str) -> None:
+        """Add documents with their `fields`, in one call to Java."""
         with self._writing():
-            added = self.indexer.addJsonDocuments(self.mapper.readValue(texts, self.document_array))
+            added = self.indexer.addJsonDocuments(self.mapper.readValue(fields, self.document_array))
         if added != len(documents):
             raise InputError(
                 f"Lucene added {added} of {len(documents)} documents between ids {documents[0].id} and "

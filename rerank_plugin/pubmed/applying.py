@@ -37,6 +37,7 @@ from rerank_plugin.indexes.revisions import UpdateReport
 from rerank_plugin.indexes.segment import chunks
 from rerank_plugin.pubmed.distribution import BASELINE, UPDATES, SourceFile, file_name
 from rerank_plugin.pubmed.mirror import Mirror
+from rerank_plugin.pubmed.reading import readers
 from rerank_plugin.pubmed.selection import Selection
 
 PUBMED = "pubmed"
@@ -190,11 +191,12 @@ def bring_up_to_date(
         groups = before.filter
     files, pace = mirror.files(), 0.0
     again = published_anew(mirror, files, before)
-    for group in [*([again] if again else []), *([file] for file in pending(files, before))]:
+    ordered = [*([again] if again else []), *([file] for file in pending(files, before))]
+    for group, reader in zip(ordered, readers([mirror.path(file) for file in group] for group in ordered)):
         for file in group:
             mirror.check(file)
-        started, paths, problems = time.monotonic(), list(map(mirror.path, group)), Problems()
-        documents, replaces, refused, md5 = pubmed_xml.documents(paths, problems), None, dict[str, int](), list[str]()
+        started, problems = time.monotonic(), Problems()
+        replaces, refused, md5 = None, dict[str, int](), list[str]()
         if before is not None:
             replaces = before.replaces if before.release == file.release else before.release
             pace = pace or before.pace
@@ -202,16 +204,17 @@ def bring_up_to_date(
             refused, md5 = dict(before.refused), list(before.md5)
         md5 += [""] * (file.number - len(md5))
         md5[group[0].number - 1 :] = [mirror.md5(one) or "" for one in group]
+        absent = list[Deletion]()
         if replaces is not None and file.folder == UPDATES:
-            documents = DocumentStream(documents, [*documents.lists, _absent(mirror, files, file.release, folder)])
-            replaces = None
-        stat = paths[-1].stat()
+            absent, replaces = _absent(mirror, files, file.release, folder), None
+        stat = reader.paths[-1].stat()
         published = datetime.fromtimestamp(stat.st_mtime, timezone.utc).isoformat(timespec="seconds")
-        selected = Selection(_filter(groups), refused).of(documents)
         following = Applied(file.release, file.number, published, replaces, groups, pace, md5, refused)
+        read = reader.documents(problems)
+        selected = Selection(_filter(groups), refused).of(DocumentStream(read, [*read.lists, absent]))
         update = _apply(selected, folder, mirror, problems, before, following, threads, device, progress)
         seconds = time.monotonic() - started
-        pace = round(seconds / sum(path.stat().st_size for path in paths) * 1e6, 2)
+        pace = round(seconds / sum(path.stat().st_size for path in reader.paths) * 1e6, 2)
         before = following if update is not None else before
         yield FileReport(file, update, problems, seconds, group[0] if group is again else None)
 
