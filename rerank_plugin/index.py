@@ -105,7 +105,7 @@ def _add_building_options(group: Any) -> None:
     analyzer = "analyzer of --lucene: English with the stemmer porter, krovetz or none, or whitespace (default: porter)"
     add("--analyzer", choices=("porter", "krovetz", "none", "whitespace"), help=analyzer)
     add("--language", metavar="CODE", help="language of the analyzer of --lucene, as zh or de (default: en)")
-    add("--threads", type=int, help="threads of Lucene's indexing, and of encoding (default: one per core)")
+    add("--threads", type=int, help="threads of annotation and encoding (default: one per core)")
     work = "Ray cluster that builds --shards or encodes, with the index on a folder that its machines share"
     commandline.add_places(group, work, with_settings=False)
 
@@ -234,7 +234,7 @@ def build(options: Namespace) -> None:
     else:
         corpus = documents(options.corpus, problems)
         source = shlex.join(options.corpus) if len(options.corpus) > 1 else options.corpus[0]
-        shared |= {"threads": options.threads, "term_vectors": options.term_vectors}
+        shared["term_vectors"] = options.term_vectors
         if options.shards:
             location = commandline.location_of(options)
             shared["location"] = None if location is None else location.with_own_heap()

@@ -202,7 +202,7 @@ def index_folder(tmp_path_factory):
     from rerank_plugin.indexes.building import build_single
 
     folder = tmp_path_factory.mktemp("shared") / "index"
-    build_single(iter(DOCUMENTS), folder, "the documents of the tests", Problems(), threads=2)
+    build_single(iter(DOCUMENTS), folder, "the documents of the tests", Problems())
     return folder
 
 

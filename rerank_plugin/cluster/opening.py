@@ -39,14 +39,14 @@ class ClusterLocation(ClusterConfig):
 
         return encode_on_cluster(encoder, batch_size, self)
 
-    def builders(self, lag: int) -> tuple[Callable[[], int], Callable[..., Any]]:
-        """What counts the processors of the cluster, and what builds a shard on one of its machines."""
+    def builder(self, lag: int) -> Callable[..., Any]:
+        """What builds a shard on a machine of the cluster."""
         require("ray", "a cluster")
-        from rerank_plugin.cluster.connection import cluster_processors, connect
+        from rerank_plugin.cluster.connection import connect
         from rerank_plugin.cluster.remote_building import RemoteBuilder
 
         connect(self.address)
-        return cluster_processors, partial(RemoteBuilder, config=self, lag=lag)
+        return partial(RemoteBuilder, config=self, lag=lag)
 
     def with_own_heap(self) -> ClusterLocation:
         """The same, whose processes have the Java heap that the user set for this one's Java."""

@@ -55,8 +55,8 @@ class BuilderActor:
         batches, words = self._batches(), tokenizer(self.settings["stemmer"])
         try:
             if not self.error:
-                given = self.settings["threads"], self.settings["term_vectors"]
-                self.metadata = dict(write_part(self.segment, self.lucene, batches, words, None, *given))
+                vectors = self.settings["term_vectors"]
+                self.metadata = dict(write_part(self.segment, self.lucene, batches, words, None, vectors))
         except Exception as error:
             self.error = str(error) if isinstance(error, InputError) else f"{self.lucene.parent.name}: {error!r}"
         for _ in batches:  # a sender that is not read would wait for ever

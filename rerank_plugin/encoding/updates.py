@@ -47,7 +47,7 @@ def update_index(
         add: as in `build_index`. A document whose id the index holds replaces the older one.
         merge: remove deleted documents for good, so that the index equals a new one of the documents that are left.
         adapt: with ``merge``, adapt the bundled encoder to the documents anew, and encode them all.
-        threads: of Lucene's indexing, and of encoding; by default the number of CPU cores.
+        threads: of annotation and encoding; by default the number of CPU cores.
 
     Raises:
         InputError: the index is missing, damaged, of another version, or beside a Lucene index of another program; it

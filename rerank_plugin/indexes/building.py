@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 BATCH = 1000  # documents per call to Java
 TEXT_FIELDS = ["title", "abstract", "contents"]  # of Lucene, besides those of metadata
 LUCENE_LAG = 3  # batches that may wait for Lucene before reading pauses: limits memory
-THREADS = 1  # of Lucene: Python gives it no more to do, and each makes a segment
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,6 @@ def build_single(
     source: str,
     problems: Problems,
     overwrite: bool = False,
-    threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
     annotator: Annotator | None = None,
@@ -107,7 +105,6 @@ def build_single(
         documents: read once, as a stream; the vocabulary and 16 bytes per document are kept in memory.
         source: where the documents come from, for the description.
         problems: collects duplicate ids; raises at once when strict.
-        threads: Lucene's indexing threads; by default the number of CPU cores.
         progress: wraps the documents, for a progress bar.
         tokenizer: of the forward index; Lucene uses its own analyzer.
         annotator: a :class:`~rerank_plugin.concepts.annotation.Annotator` that finds the concepts of each document;
@@ -123,7 +120,7 @@ def build_single(
         commit.entries |= {} if applied is None else {APPLIED: dict(applied)}
         batches = distinct_batches(progress(documents), problems)
         lucene = building / commit.lucene[0].path
-        metadata = write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, threads, term_vectors)
+        metadata = write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, term_vectors)
         return finish_build(commit, [_all_of(commit, 0)], source, tokenizer, problems, metadata, term_vectors)
 
 
@@ -136,7 +133,6 @@ def write_part(
     batches: Batches,
     tokenizer: Tokenizer,
     annotator: Any,
-    threads: int | None,
     term_vectors: bool,
 ) -> Mapping[str, int]:
     """Write documents into a segment and a Lucene index; each is tokenized and annotated once.
@@ -151,7 +147,7 @@ def write_part(
             yield batch
             writer.extend(batch, hashes)
 
-    metadata = write_documents(written(), lucene, threads, term_vectors)
+    metadata = write_documents(written(), lucene, term_vectors)
     writer.close()
     return metadata
 
@@ -217,11 +213,9 @@ def _knowledge(building: Path, annotator: Any) -> IndexKnowledge | None:
     return IndexKnowledge(building / KNOWLEDGE, annotator.settings)
 
 
-def write_documents(
-    batches: Iterable[list[Document]], folder: Path, threads: int | None, term_vectors: bool
-) -> Mapping[str, int]:
+def write_documents(batches: Iterable[list[Document]], folder: Path, term_vectors: bool) -> Mapping[str, int]:
     """Write batches of documents into a new Lucene index; returns the number of documents with each metadata field."""
-    lucene = LuceneWriter(folder, threads or THREADS, term_vectors)
+    lucene = LuceneWriter(folder, term_vectors)
     # Java works without the GIL while the fields of the next documents are made, and those after them tokenized.
     with ThreadPoolExecutor(1) as python, ThreadPoolExecutor(1, initializer=detach_at_thread_end) as java:
 

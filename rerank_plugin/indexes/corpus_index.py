@@ -24,7 +24,6 @@ def build_index(
     folder: str | Path,
     *,
     overwrite: bool = False,
-    threads: int | None = None,
     term_vectors: bool = False,
 ) -> Index:
     """Index a corpus and open the index. Invalid records are left out and counted in a warning.
@@ -34,7 +33,6 @@ def build_index(
             records with ``id``, ``title`` and ``abstract``, which are read once.
         folder: the index folder; it appears when everything is written.
         overwrite: replace an existing index.
-        threads: Lucene's indexing threads; by default the number of CPU cores.
         term_vectors: store Lucene's term vectors, which Pyserini's own RM3 and Rocchio read.
 
     Raises:
@@ -42,7 +40,7 @@ def build_index(
     """
     problems = Problems()
     records, source = records_of(corpus, problems)
-    building.build_single(records, Path(folder), source, problems, overwrite, threads, term_vectors=term_vectors)
+    building.build_single(records, Path(folder), source, problems, overwrite, term_vectors=term_vectors)
     for line in problems.summary():
         log.warning("%s", line)
     return Index(folder)

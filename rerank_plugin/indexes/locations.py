@@ -36,8 +36,8 @@ class Location(Protocol):
     def encoding(self, encoder: Any, batch_size: int | None) -> Callable[..., Any]:
         """What encodes batches of rows there, for :meth:`IndexEncoder.encode`."""
 
-    def builders(self, lag: int) -> tuple[Callable[[], int], Callable[..., Any]]:
-        """What counts the processors there, and what builds a shard there as a ``ShardBuilder`` does here.
+    def builder(self, lag: int) -> Callable[..., Any]:
+        """What builds a shard there, as a ``ShardBuilder`` does here.
 
         Args:
             lag: batches of documents that may wait for a shard's process.

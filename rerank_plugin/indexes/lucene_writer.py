@@ -39,6 +39,7 @@ from rerank_plugin.java.jvm import java_class, java_path
 from rerank_plugin.text.normalization import analyzable
 
 RAM_BUFFER_MB = 256.0
+THREADS = 1  # Python gives Lucene no more to do, and each makes a segment
 LUCENE_FIELDS = ("title", "abstract", *SEARCHED, *UNSTEMMED, *TERMS)  # beside id, contents and raw
 ONE_SEGMENT = 100_000  # documents up to which a new Lucene index has one segment: a search takes longer for each
 MERGED = 10  # adjacent segments of about a size that Lucene merges
@@ -61,10 +62,10 @@ class LuceneWriter:
         metadata: the number of documents with each field of metadata.
     """
 
-    def __init__(self, folder: Path, threads: int, term_vectors: bool = False):
+    def __init__(self, folder: Path, term_vectors: bool = False):
         self.folder, self.metadata, self.documents = folder, Counter[str](), 0
         arguments = ["-index", java_path(folder).toString(), "-input", "", "-collection", "JsonCollection"]
-        arguments += ["-threads", str(threads), "-storePositions", "-storeRaw", "-fields", *LUCENE_FIELDS]
+        arguments += ["-threads", str(THREADS), "-storePositions", "-storeRaw", "-fields", *LUCENE_FIELDS]
         arguments += ["-storeDocvectors"] if term_vectors else []
         self.indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
         fields = java_class("org.apache.commons.lang3.reflect.FieldUtils")

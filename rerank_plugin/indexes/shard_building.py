@@ -30,7 +30,6 @@ from rerank_plugin.indexes.joining import CommitSegment
 from rerank_plugin.indexes.locations import Location
 from rerank_plugin.indexes.sharding import shard_of
 from rerank_plugin.java.jvm import OPTIONS
-from rerank_plugin.kernels.parallel import processors
 from rerank_plugin.text.tokenizer import PLAIN, Tokenizer
 
 MOST_SHARDS = 256
@@ -45,7 +44,6 @@ def build_shards(
     problems: Problems,
     shards: int,
     overwrite: bool = False,
-    threads: int | None = None,
     progress: Callable[[Iterable[Document]], Iterable[Document]] = iter,
     tokenizer: Tokenizer = PLAIN,
     location: Location | None = None,
@@ -55,7 +53,6 @@ def build_shards(
 
     Args:
         shards: their number, at most `MOST_SHARDS`.
-        threads: of Lucene's indexing in all processes together; by default the number of CPU cores.
         location: whose machines build the shards, and all see ``folder``; None builds them here.
 
     Raises:
@@ -63,11 +60,10 @@ def build_shards(
     """
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"{shards} shards: take 1 to {MOST_SHARDS}")
-    cores, build = (processors, ShardBuilder) if location is None else location.builders(LAG)
+    build = ShardBuilder if location is None else location.builder(LAG)
     with replacing_folder(folder, INDEX, overwrite) as building:
         commit = NextCommit(building, shards=shards)
-        settings = {"threads": max(1, (threads or cores()) // shards), "stemmer": tokenizer.settings.get("stemmer")}
-        settings |= {"term_vectors": term_vectors}
+        settings = {"stemmer": tokenizer.settings.get("stemmer"), "term_vectors": term_vectors}
         numbers, metadata = [np.zeros(0, np.uint16)], Counter[str]()
         with ExitStack() as stack:
             builders = [

@@ -27,9 +27,7 @@ def main() -> None:
     settings, error, metadata = json.loads(lines.readline()), None, dict[str, int]()
     try:
         folders, words = (Path(settings["segment"]), Path(settings["lucene"])), tokenizer(settings["stemmer"])
-        metadata = dict(
-            write_part(*folders, _batches(lines), words, None, settings["threads"], settings["term_vectors"])
-        )
+        metadata = dict(write_part(*folders, _batches(lines), words, None, settings["term_vectors"]))
     except InputError as raised:
         error = str(raised)
         for _ in lines:  # a writer that is not read would wait for ever

@@ -92,7 +92,7 @@ def add(
                 lucene = temporary / f"lucene{shard}"
                 folders = commit.segment_folder(shard), lucene
                 vectors = commit.lucene_description[TERM_VECTORS]
-                written = write_part(*folders, some, index.tokenizer, annotator, threads, vectors)
+                written = write_part(*folders, some, index.tokenizer, annotator, vectors)
                 metadata.update(written)
                 segment = commit.written_segment(shard)
                 if len(segment):

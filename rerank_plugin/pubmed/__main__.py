@@ -69,7 +69,7 @@ def add_index(parser: commandline.Parser, subparsers: Any) -> None:
     below = "compiled MeSH: headings of --filter stand for those below them in its trees, too"
     command.add_argument("--knowledge", type=Path, metavar="KB", help=below)
     command.add_argument("--files", type=int, metavar="N", help="stop after N files (default: all)")
-    command.add_argument("--threads", type=int, help="threads of Lucene's indexing (default: one per core)")
+    command.add_argument("--threads", type=int, help="threads of encoding (default: one per core)")
     command.add_argument("--device", default="cpu", help="torch device of the encoders of an index")
 
 

@@ -173,7 +173,7 @@ def bring_up_to_date(
     Args:
         folder: of the index, which is built if it does not exist.
         filter: selects the records of a new index; one that exists keeps its own.
-        threads, device: of Lucene's indexing and of encoding, as for
+        threads, device: of encoding, as for
             :func:`~rerank_plugin.encoding.updates.add_documents`.
         progress: wraps the documents of each file, for a progress bar.
 
@@ -235,8 +235,7 @@ def _apply(
         if (first := next(documents, None)) is None:
             return None
         built = build_single(
-            progress(chain((first,), documents)), Path(folder), str(mirror.folder), problems, threads=threads,
-            applied=vars(following),
+            progress(chain((first,), documents)), Path(folder), str(mirror.folder), problems, applied=vars(following)
         )  # fmt: skip
         return UpdateReport(built.documents, 0, built.documents)
 

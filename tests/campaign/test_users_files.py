@@ -211,7 +211,7 @@ NEW = [Document(f"b{n}", f"vitamin {n}", "aspirin deficiency " * (n % 5)) for n 
 
 
 def build(folder, documents):
-    build_single(iter(documents), folder, "test", Problems(), overwrite=True, threads=1)
+    build_single(iter(documents), folder, "test", Problems(), overwrite=True)
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def started(tmp_path_factory):
     folder, documents = tmp_path_factory.mktemp("started"), list(map(journaled, range(12)))
     with pytest.MonkeyPatch.context() as patch:
         other = encoded.encoders(folder, WORDS, patch).other
-        build_single(iter(documents), folder / "single", "tests", Problems(), threads=1)
+        build_single(iter(documents), folder / "single", "tests", Problems())
         build_shards(iter(documents), folder / "sharded", "tests", Problems(), SHARDS)
         for name in ("single", "sharded"):
             index = Index(folder / name)

@@ -35,7 +35,7 @@ def index(tmp_path_factory):
         )
         for row, mesh in enumerate(METADATA)
     ]  # fmt: skip
-    build_single(documents, folder / "index", "tests", Problems(), threads=1, annotator=annotator)
+    build_single(documents, folder / "index", "tests", Problems(), annotator=annotator)
     return rp.Index(folder / "index")
 
 

@@ -27,7 +27,7 @@ def index(tmp_path_factory):
 def text_encoders(tmp_path_factory):
     """Gives rerankers by encoders of texts, over ``STORED`` in real Lucene."""
     folder = tmp_path_factory.mktemp("stored") / "index"
-    build_single(iter(STORED), folder, "small", Problems(), threads=1)
+    build_single(iter(STORED), folder, "small", Problems())
     return cache(lambda kind: text_encoder(kind, Index(folder)))
 
 

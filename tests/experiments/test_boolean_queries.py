@@ -10,7 +10,7 @@ def test_titles_and_times(tmp_path, capsys):
     titles = tmp_path / "titles.jsonl"
     main(["--write-titles", str(titles), "--documents", "200"])
     humans = sum("Humans" in json.loads(line)["mesh"] for line in titles.read_text().splitlines())
-    rp.build_index(titles, tmp_path / "index", threads=1)
+    rp.build_index(titles, tmp_path / "index")
     (tmp_path / "strategies.txt").write_text("Humans[mh]\n\nword0 OR word1[ti]\n")
     (tmp_path / "queries.tsv").write_text("1\tword0 word2\n")
     main(["--index", str(tmp_path / "index"), "--queries", str(tmp_path / "queries.tsv"), "--repetitions", "1",

@@ -69,7 +69,7 @@ def test_searches_beside_pyserinis_index_equal_those_of_an_own_one(
     assert verify(beside) == len(beside.description["files"])
     kept = [document for document in documents if beside.forward.rows([document.id])[0] >= 0]
     assert len(kept) == len(beside) >= len(documents) - 2
-    build_single(iter(kept), tmp_path / "own", "tests", Problems(), threads=1)
+    build_single(iter(kept), tmp_path / "own", "tests", Problems())
     own = Index(tmp_path / "own")
     order = beside.forward.rows([document.id for document in kept])
     assert beside.forward.titles.take(order) == own.forward.titles.take(np.arange(len(kept)))

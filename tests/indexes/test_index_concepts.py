@@ -37,9 +37,7 @@ def folder(tmp_path_factory, documents, annotator):
     """The documents, after as many of no concern that they are in the second batch, and one of them twice."""
     folder = tmp_path_factory.mktemp("annotated") / "index"
     more = (Document(f"d{number}", "nothing", "of concern") for number in range(990))
-    build_single(
-        [*more, *documents, Document("1", "stroke", "")], folder, "tests", Problems(), threads=2, annotator=annotator
-    )
+    build_single([*more, *documents, Document("1", "stroke", "")], folder, "tests", Problems(), annotator=annotator)
     return folder
 
 

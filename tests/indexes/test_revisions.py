@@ -23,7 +23,7 @@ SECOND = '<DeleteCitation><PMID Version="2">{}</PMID></DeleteCitation>'.format
 @pytest.fixture
 def folder(put, tmp_path):
     corpus = [put("held.xml", xml(*HELD)), put("held.jsonl", UNKNOWN)]
-    build_single(documents(corpus), tmp_path / "index", "tests", Problems(), threads=1)
+    build_single(documents(corpus), tmp_path / "index", "tests", Problems())
     return tmp_path / "index"
 
 

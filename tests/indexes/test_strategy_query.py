@@ -49,7 +49,7 @@ METADATA = [
 def index(tmp_path_factory):
     pairs = enumerate(zip(TEXTS, METADATA))
     documents = [Document(f"{number}", *texts, metadata) for number, (texts, metadata) in pairs]
-    return rp.build_index(documents, tmp_path_factory.mktemp("strategies") / "index", threads=1)
+    return rp.build_index(documents, tmp_path_factory.mktemp("strategies") / "index")
 
 
 def found(index, strategy):

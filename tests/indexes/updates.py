@@ -42,7 +42,7 @@ def document(number, version=0, journal=None):
 
 
 def build(folder, documents, **options):
-    build_single(iter(documents), folder, "tests", Problems(), threads=1, **options)
+    build_single(iter(documents), folder, "tests", Problems(), **options)
     return Index(folder)
 
 

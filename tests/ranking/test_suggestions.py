@@ -17,7 +17,7 @@ TEXTS = [
 def index(tmp_path_factory):
     texts = [*TEXTS, *["Metformin trial"] * 120, "metformine"]
     documents = [Document(str(row), text, "") for row, text in enumerate(texts)]
-    return rp.build_index(documents, tmp_path_factory.mktemp("suggestions") / "index", threads=1)
+    return rp.build_index(documents, tmp_path_factory.mktemp("suggestions") / "index")
 
 
 @pytest.mark.parametrize(

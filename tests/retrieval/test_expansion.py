@@ -32,7 +32,7 @@ CONCEPTS = [Concept("D3", "Myocardial Infarction", ("Heart Attack",)), Concept("
 def index(tmp_path_factory):
     folder = tmp_path_factory.mktemp("expansion")
     base = knowledge_base(folder / "kb", CONCEPTS, [Relation("D3", "parent", "D1")])
-    build_single(DOCUMENTS, folder / "index", "tests", Problems(), threads=1, annotator=Annotator(base, threads=1))
+    build_single(DOCUMENTS, folder / "index", "tests", Problems(), annotator=Annotator(base, threads=1))
     return rp.Index(folder / "index")
 
 

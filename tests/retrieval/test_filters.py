@@ -62,7 +62,7 @@ def metadata(row):
 def dated(tmp_path_factory, documents):
     """The documents of the tests with metadata."""
     having = (document._replace(metadata=metadata(row)) for row, document in enumerate(documents))
-    return rp.build_index(having, tmp_path_factory.mktemp("dated") / "index", threads=2)
+    return rp.build_index(having, tmp_path_factory.mktemp("dated") / "index")
 
 
 def fits(fields, filter):

@@ -297,7 +297,7 @@ TIED = (
 
 @pytest.fixture(scope="module")
 def tied(tmp_path_factory):
-    index = rp.build_index(TIED, tmp_path_factory.mktemp("tied") / "index", threads=2)
+    index = rp.build_index(TIED, tmp_path_factory.mktemp("tied") / "index")
     assert len(index) == len(TIED)
     return index
 

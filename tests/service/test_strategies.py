@@ -159,7 +159,7 @@ def many(tmp_path_factory):
         )
         for number in range(700)
     ]  # fmt: skip
-    rp.build_index(documents, folder, threads=1)
+    rp.build_index(documents, folder)
     with serving(ServiceConfig({"many": str(folder)}, {"delta": "delta"}, deadline=60)) as client:
         client.folder = folder
         yield client
