@@ -15,7 +15,6 @@ from rerank_plugin.indexes.building import build_single
 from rerank_plugin.indexes.index_folder import Index
 from rerank_plugin.indexes.verification import verify
 from rerank_plugin.retrieval.lucene import LuceneConfig
-from tests.indexes.alike import search_alike
 
 SMALL = [Document("a", "aspirin", "heart"), Document("b", "stroke", ""), Document("c", "", "kidney")]
 
@@ -114,18 +113,6 @@ def test_an_exception_in_the_stream_keeps_the_old_index(tmp_path, after, error):
         build(tmp_path / "index", broken(), overwrite=True)
     assert names(tmp_path) == ["index"]
     assert verify(Index(tmp_path / "index")) and Index(tmp_path / "index").description["documents"] == 3
-
-
-def test_the_number_of_threads_changes_nothing_that_can_be_seen(tmp_path):
-    """Lucene numbers the documents in another order; rows, words, scores and ids stay."""
-    first, second = (build(tmp_path / str(threads), many(2300), threads=threads) for threads in (1, 4))
-    assert first == second
-    for path in (tmp_path / "1" / "segments" / "000001").iterdir():
-        assert path.read_bytes() == (tmp_path / "4" / path.relative_to(tmp_path / "1")).read_bytes(), path.name
-    indexes = Index(tmp_path / "1"), Index(tmp_path / "4")
-    for index in indexes:
-        assert sorted(index.forward.lucene_rows.tolist()) == list(range(2300))
-    search_alike(*indexes, ["word3", "common 77", "other2 word16"], depth=150)
 
 
 def test_texts_cross_to_java_unharmed(tmp_path):
