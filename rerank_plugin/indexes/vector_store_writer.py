@@ -57,7 +57,7 @@ DIGEST_BYTES = 16
 SPILL = 16_384  # documents whose vectors are held in memory at once
 LISTS_A_ROOT = 8  # inverted lists, as a multiple of the root of the number of documents
 SAMPLE = 20  # documents of each list that the centroids are trained on
-FLOOR = 0.85  # recall of the documents of the sample, below which something is wrong with the lists
+FLOOR = 0.85  # recall of the documents of the sample that searches of the lists have to reach
 
 
 class Spills:
@@ -183,8 +183,10 @@ class ListsConfig:
 
     Attributes:
         lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
-        probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents.
-        floor: the recall at `RECALL_DEPTH` below which the store is not kept.
+        probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents, and as often
+            twice as many as the recall needs.
+        floor: the recall at `RECALL_DEPTH` below which more lists are read, or, if their number is given, the store is
+            not kept.
     """
 
     lists: int | None = setting(
@@ -197,7 +199,8 @@ class ListsConfig:
     )
     probes: int | None = setting(
         None,
-        f"inverted lists that a search reads (default: {PROBES}, or as many as hold {FLAT:,} documents)",
+        f"inverted lists that a search reads (default: {PROBES}, or as many as hold {FLAT:,} documents; doubled until "
+        f"searches find {FLOOR:.0%} of the best documents)",
         option="nprobe",
         type=int,
         ge=1,
@@ -251,19 +254,23 @@ def write_store(
         write_segments(writing, index, numbers, spills, spills.read, nearest_of(centroids, spaces, threads), centroids)
         segments = [open_segment(writing, segment, "encode again") for segment in index.segments]
         store = VectorStore(spaces, segments, index.row_map, centroids, probes, threads)
+        recall = store.recall(config.seed)
+        while config.probes is None and recall < config.floor and store.probes < lists:
+            store.probes = min(2 * store.probes, lists)
+            recall = store.recall(config.seed)
         described = {
             "weights": spills.key,
             "spaces": spaces.widths,
             "lists": lists,
             "nlist": config.lists,
             "nprobe": config.probes,
-            "probes": probes,
-            "recall": store.recall(config.seed),
+            "probes": store.probes,
+            "recall": recall,
             **(description or {}),
         }
-        if described["recall"] < config.floor:
+        if recall < config.floor:
             raise InputError(
-                f"searches of {probes} of {lists} inverted lists find {described['recall']:.0%} of the "
+                f"searches of {probes} of {lists} inverted lists find {recall:.0%} of the "
                 f"{RECALL_DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
         del store, segments
