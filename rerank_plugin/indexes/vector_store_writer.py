@@ -183,8 +183,8 @@ class ListsConfig:
 
     Attributes:
         lists: their number; None for 1 below `FLAT` documents, and `LISTS_A_ROOT` times the root of their number.
-        probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents, and as often
-            twice as many as the recall needs.
+        probes: lists that a search reads by default; None for `PROBES`, or as many as hold `FLAT` documents, doubled
+            until the recall is reached.
         floor: the recall at `RECALL_DEPTH` below which more lists are read, or, if their number is given, the store is
             not kept.
     """
@@ -270,7 +270,7 @@ def write_store(
         }
         if recall < config.floor:
             raise InputError(
-                f"searches of {probes} of {lists} inverted lists find {recall:.0%} of the "
+                f"searches of {store.probes} of {lists} inverted lists find {recall:.0%} of the "
                 f"{RECALL_DEPTH:,} best documents, and {config.floor:.0%} are needed: probe more lists, or make fewer"
             )
         del store, segments

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+from functools import partialmethod
 
 import numpy as np
 import pytest
@@ -298,6 +299,18 @@ def test_lists_that_find_too_little_are_refused(index, monkeypatch):
     for wrong in ({"probes": 0}, {"lists": 0}):
         with pytest.raises(InputError, match="it must be at least 1"):
             ListsConfig(**wrong)
+
+
+def test_as_many_lists_are_read_as_the_recall_needs(index, monkeypatch):
+    monkeypatch.setattr(vector_store_writer, "PROBES", 1)
+    monkeypatch.setattr(vector_store_writer, "FLAT", 1)
+    monkeypatch.setattr(VectorStore, "recall", partialmethod(VectorStore.recall, depth=2))  # 1,000 would be all
+    write_store(spills_of(index), config=ListsConfig(lists=9, floor=0.9))
+    store = open_store(index, "key", SPACES)
+    assert store.probes in (2, 4, 8, 9) and store.description["nprobe"] is None
+    assert store.recall(42) == store.description["recall"] >= 0.9
+    store.probes //= 2
+    assert store.recall(42) < 0.9
 
 
 def test_recall_is_that_of_counting():
