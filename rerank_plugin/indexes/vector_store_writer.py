@@ -200,7 +200,7 @@ class ListsConfig:
     probes: int | None = setting(
         None,
         f"inverted lists that a search reads (default: {PROBES}, or as many as hold {FLAT:,} documents; doubled until "
-        f"searches find {FLOOR:.0%} of the best documents)",
+        f"searches find {FLOOR} of the best documents)",
         option="nprobe",
         type=int,
         ge=1,
