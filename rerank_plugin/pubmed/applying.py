@@ -173,8 +173,7 @@ def bring_up_to_date(
     Args:
         folder: of the index, which is built if it does not exist.
         filter: selects the records of a new index; one that exists keeps its own.
-        threads, device: of encoding, as for
-            :func:`~rerank_plugin.encoding.updates.add_documents`.
+        threads, device: of encoding, as for :func:`~rerank_plugin.encoding.updates.add_documents`.
         progress: wraps the documents of each file, for a progress bar.
 
     Raises:
@@ -192,31 +191,32 @@ def bring_up_to_date(
     files, pace = mirror.files(), 0.0
     again = published_anew(mirror, files, before)
     ordered = [*([again] if again else []), *([file] for file in pending(files, before))]
-    for group, reader in zip(ordered, readers([mirror.path(file) for file in group] for group in ordered)):
-        for file in group:
-            mirror.check(file)
-        started, problems = time.monotonic(), Problems()
-        replaces, refused, md5 = None, dict[str, int](), list[str]()
-        if before is not None:
-            replaces = before.replaces if before.release == file.release else before.release
-            pace = pace or before.pace
-        if before is not None and before.release == file.release:
-            refused, md5 = dict(before.refused), list(before.md5)
-        md5 += [""] * (file.number - len(md5))
-        md5[group[0].number - 1 :] = [mirror.md5(one) or "" for one in group]
-        absent = list[Deletion]()
-        if replaces is not None and file.folder == UPDATES:
-            absent, replaces = _absent(mirror, files, file.release, folder), None
-        stat = reader.paths[-1].stat()
-        published = datetime.fromtimestamp(stat.st_mtime, timezone.utc).isoformat(timespec="seconds")
-        following = Applied(file.release, file.number, published, replaces, groups, pace, md5, refused)
-        read = reader.documents(problems)
-        selected = Selection(_filter(groups), refused).of(DocumentStream(read, [*read.lists, absent]))
-        update = _apply(selected, folder, mirror, problems, before, following, threads, device, progress)
-        seconds = time.monotonic() - started
-        pace = round(seconds / sum(path.stat().st_size for path in reader.paths) * 1e6, 2)
-        before = following if update is not None else before
-        yield FileReport(file, update, problems, seconds, group[0] if group is again else None)
+    with closing(readers([mirror.path(file) for file in group] for group in ordered)) as reading:
+        for group, reader in zip(ordered, reading):
+            for file in group:
+                mirror.check(file)
+            started, problems = time.monotonic(), Problems()
+            replaces, refused, md5 = None, dict[str, int](), list[str]()
+            if before is not None:
+                replaces = before.replaces if before.release == file.release else before.release
+                pace = pace or before.pace
+            if before is not None and before.release == file.release:
+                refused, md5 = dict(before.refused), list(before.md5)
+            md5 += [""] * (file.number - len(md5))
+            md5[group[0].number - 1 :] = [mirror.md5(one) or "" for one in group]
+            absent = list[Deletion]()
+            if replaces is not None and file.folder == UPDATES:
+                absent, replaces = _absent(mirror, files, file.release, folder), None
+            stat = reader.paths[-1].stat()
+            published = datetime.fromtimestamp(stat.st_mtime, timezone.utc).isoformat(timespec="seconds")
+            following = Applied(file.release, file.number, published, replaces, groups, pace, md5, refused)
+            read = reader.documents(problems)
+            selected = Selection(_filter(groups), refused).of(DocumentStream(read, [*read.lists, absent]))
+            update = _apply(selected, folder, mirror, problems, before, following, threads, device, progress)
+            seconds = time.monotonic() - started
+            pace = round(seconds / sum(path.stat().st_size for path in reader.paths) * 1e6, 2)
+            before = following if update is not None else before
+            yield FileReport(file, update, problems, seconds, group[0] if group is again else None)
 
 
 def _apply(
@@ -236,7 +236,7 @@ def _apply(
             return None
         built = build_single(
             progress(chain((first,), documents)), Path(folder), str(mirror.folder), problems, applied=vars(following)
-        )  # fmt: skip
+        )
         return UpdateReport(built.documents, 0, built.documents)
 
     def planned() -> Iterator[Document]:

@@ -19,7 +19,7 @@ from rerank_plugin.base.errors import InputError
 from rerank_plugin.corpora import Problems, pubmed_xml
 
 BATCH = 256  # documents
-AHEAD = 64  # batches that may wait for the process that reads them: limits memory
+AHEAD = 1 << 25  # characters that may wait for the process that reads them: limits memory
 
 
 def main(paths: list[Path]) -> None:
@@ -31,12 +31,17 @@ def main(paths: list[Path]) -> None:
         answer.flush()
 
     with ThreadPoolExecutor(1) as executor:
-        waiting = deque[Future[None]]()
+        waiting, ahead = deque[tuple[Future[None], int]](), 0
 
-        def send(value: Any) -> None:
-            waiting.append(executor.submit(write, f"{json.dumps(value, ensure_ascii=False)}\n"))
-            while len(waiting) > AHEAD:
-                waiting.popleft().result()
+        def send(value: Any, most: int = AHEAD) -> None:
+            nonlocal ahead
+            line = f"{json.dumps(value, ensure_ascii=False)}\n"
+            waiting.append((executor.submit(write, line), len(line)))
+            ahead += len(line)
+            while ahead > most:
+                written, length = waiting.popleft()
+                written.result()
+                ahead -= length
 
         problems, error = Problems(), None
         try:
@@ -47,9 +52,7 @@ def main(paths: list[Path]) -> None:
             send([documents.deletions[sent:], []])
         except InputError as raised:
             error = str(raised)
-        send({"error": error, "counts": problems.counts, "examples": problems.examples})
-        for future in waiting:
-            future.result()
+        send({"error": error, "counts": problems.counts, "examples": problems.examples}, most=0)
 
 
 if __name__ == "__main__":

@@ -450,7 +450,7 @@ searcher.unset_rocchio()
 def test_a_program_for_pyserini_runs_unchanged(documents, capsys, lucene_searcher, tmp_path):
     """What Pyserini's guides to searching and to fetching documents do, by its searcher and by ours, but for
     the last digits of scores, which Pyserini changes to tell equal ones apart."""
-    # By one thread, in order: Pyserini takes an index for one without document vectors if its first document is empty.
+    # In this order: Pyserini takes an index for one without document vectors if its first document is empty.
     build_single(iter(documents), tmp_path / "index", "the documents of the tests", Problems(), term_vectors=True)
     index = rp.Index(tmp_path / "index")
     outputs = []
