@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rerank_plugin.base.errors import InputError
@@ -19,7 +19,7 @@ from rerank_plugin.corpora import Problems
 from rerank_plugin.corpora.records import Deletion, DocumentStream
 
 
-def readers(of_files: Iterable[Sequence[Path]]) -> Iterator[Reader]:
+def readers(of_files: Iterable[Sequence[Path]]) -> Generator[Reader]:
     """A reader for each group of files, whose process ends with the next step.
 
     That of the next group is started before: it reads some batches, which wait.
