@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
     texts = [query.text for query in queries(options.queries)][: options.most]
     measured = [(pipeline, pipeline, texts, PLAIN) for pipeline in options.pipelines]
     if options.strategies:
-        strategies = [" ".join(one.split()) for one in options.strategies.read_text("utf-8").split("\n\n")]
+        strategies = [one.strip() for one in options.strategies.read_text("utf-8").split("\n\n")]
         measured.append(("strategies, by BM25", "bm25", [one for one in strategies if one], PUBMED))
     table = [["pipeline", "queries", "first, ms: median / p95 / p99", "again", "anonymous MB"]]
     for name, pipeline, of_pipeline, syntax in measured:
