@@ -32,7 +32,6 @@ class BuilderActor:
 
     def __init__(self, segment: Path, lucene: Path, settings: dict[str, Any]):
         self.segment, self.lucene, self.settings, self.error = segment, lucene, settings, ""
-        self.metadata: dict[str, int] = {}
         self.batches: Queue[Sequence[Document] | None] = Queue(1)
         if not (building := lucene.parents[2]).is_dir():  # its name was made up for this build
             machine = socket.gethostname()
@@ -40,23 +39,18 @@ class BuilderActor:
         self.thread = Thread(target=self._build)
         self.thread.start()
 
-    def add(self, batch: Sequence[Document] | None) -> tuple[str, dict[str, int]]:
-        """Index documents; None: there are no more.
-
-        Returns:
-            the message of an `InputError`, or an empty one, and the number of documents with each field of metadata.
-        """
+    def add(self, batch: Sequence[Document] | None) -> str:
+        """Index documents; None: there are no more. Gives the message of an `InputError`, or an empty one."""
         self.batches.put(batch)
         if batch is None:
             self.thread.join()
-        return self.error, self.metadata
+        return self.error
 
     def _build(self) -> None:
         batches, words = self._batches(), tokenizer(self.settings["stemmer"])
         try:
             if not self.error:
-                vectors = self.settings["term_vectors"]
-                self.metadata = dict(write_part(self.segment, self.lucene, batches, words, None, vectors))
+                write_part(self.segment, self.lucene, batches, words, None, self.settings["term_vectors"])
         except Exception as error:
             self.error = str(error) if isinstance(error, InputError) else f"{self.lucene.parent.name}: {error!r}"
         for _ in batches:  # a sender that is not read would wait for ever
@@ -93,20 +87,15 @@ class RemoteBuilder:
     def add(self, batch: Sequence[Document]) -> None:
         self._send(batch, self.lag)
 
-    def finish(self) -> dict[str, int]:
-        """Wait until the shard is written; an `InputError` if that failed.
+    def finish(self) -> None:
+        """Wait until the shard is written; an `InputError` if that failed."""
+        self._send(None, 0)
 
-        Returns:
-            the number of documents with each field of metadata.
-        """
-        return self._send(None, 0)
-
-    def _send(self, batch: Sequence[Document] | None, lag: int) -> dict[str, int]:
-        metadata: dict[str, int] = {}
+    def _send(self, batch: Sequence[Document] | None, lag: int) -> None:
         self.waiting.append(self.actor.add.remote(batch))
         while len(self.waiting) > lag:
             try:
-                error, metadata = ray.get(self.waiting.popleft())
+                error = ray.get(self.waiting.popleft())
             except RayTaskError:
                 raise
             except RayError as failure:
@@ -116,4 +105,3 @@ class RemoteBuilder:
                 ) from None
             if error:
                 raise InputError(error)
-        return metadata

@@ -120,8 +120,8 @@ def build_single(
         commit.entries |= {} if applied is None else {APPLIED: dict(applied)}
         batches = distinct_batches(progress(documents), problems)
         lucene = building / commit.lucene[0].path
-        metadata = write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, term_vectors)
-        return finish_build(commit, [_all_of(commit, 0)], source, tokenizer, problems, metadata, term_vectors)
+        write_part(commit.segment_folder(0), lucene, batches, tokenizer, annotator, term_vectors)
+        return finish_build(commit, [_all_of(commit, 0)], source, tokenizer, problems, term_vectors)
 
 
 Batches = Iterable[tuple[list[Document], np.ndarray | None]]  # documents, and the hashes of their ids, uint64 [n]
@@ -134,12 +134,8 @@ def write_part(
     tokenizer: Tokenizer,
     annotator: Any,
     term_vectors: bool,
-) -> Mapping[str, int]:
-    """Write documents into a segment and a Lucene index; each is tokenized and annotated once.
-
-    Returns:
-        the number of documents with each field of metadata.
-    """
+) -> None:
+    """Write documents into a segment and a Lucene index; each is tokenized and annotated once."""
     writer = SegmentWriter(segment, tokenizer, annotator)
 
     def written() -> Iterator[list[Document]]:
@@ -147,9 +143,8 @@ def write_part(
             yield batch
             writer.extend(batch, hashes)
 
-    metadata = write_documents(written(), lucene, term_vectors)
+    write_documents(written(), lucene, term_vectors)
     writer.close()
-    return metadata
 
 
 def build_without_lucene(
@@ -171,22 +166,17 @@ def finish_build(
     source: str,
     tokenizer: Tokenizer,
     problems: Problems,
-    metadata: Mapping[str, int] | None = None,
     term_vectors: bool = False,
 ) -> BuildReport:
-    """Write the first commit of an index, whose segments are written, and make it the current one.
-
-    Args:
-        metadata: the number of documents with each metadata field; None if no Lucene index was written.
-    """
+    """Write the first commit of an index, whose segments and Lucene indexes are written; make it the current one."""
     check_some(sum(len(part.rows) for part in parts), source, problems)
-    if metadata is not None:
+    if commit.lucene and not commit.lucene_description:  # of this program
         for part, update in zip(parts, commit.lucene):
             update.built(part.segment.ids, TEXT_FIELDS)
         commit.lucene_description = {
             "fields": TEXT_FIELDS, "analyzer": PORTER, NORMALIZATION: NORMALIZATION_VERSION, "positions": True,
             TERM_VECTORS: term_vectors,
-            "metadata": dict(sorted(metadata.items())),
+            "metadata": commit.filterable,
         }  # fmt: skip
     entries = {
         "source": source,
@@ -213,8 +203,8 @@ def _knowledge(building: Path, annotator: Any) -> IndexKnowledge | None:
     return IndexKnowledge(building / KNOWLEDGE, annotator.settings)
 
 
-def write_documents(batches: Iterable[list[Document]], folder: Path, term_vectors: bool) -> Mapping[str, int]:
-    """Write batches of documents into a new Lucene index; returns the number of documents with each metadata field."""
+def write_documents(batches: Iterable[list[Document]], folder: Path, term_vectors: bool) -> None:
+    """Write batches of documents into a new Lucene index."""
     lucene = LuceneWriter(folder, term_vectors)
     # Java works without the GIL while the fields of the next documents are made, and those after them tokenized.
     with ThreadPoolExecutor(1) as python, ThreadPoolExecutor(1, initializer=detach_at_thread_end) as java:
@@ -232,7 +222,6 @@ def write_documents(batches: Iterable[list[Document]], folder: Path, term_vector
                 future.result()
         finally:
             lucene.close()
-    return lucene.metadata
 
 
 def build_beside(

@@ -56,8 +56,8 @@ from rerank_plugin.indexes.layout import (
     numbered,
     shard_folder,
 )
-from rerank_plugin.indexes.lucene_reader import field_counts, open_reader
-from rerank_plugin.indexes.lucene_writer import LuceneUpdate, filterable, lucene_rows, write_numbers
+from rerank_plugin.indexes.lucene_reader import field_counts, filterable_counts, open_reader
+from rerank_plugin.indexes.lucene_writer import LuceneUpdate, lucene_rows, write_numbers
 from rerank_plugin.indexes.rows import NO_ROWS
 from rerank_plugin.indexes.segment import SEGMENTS, Segment, chunks
 
@@ -139,26 +139,16 @@ class NextCommit:
 
     # Lucene
 
-    def change_lucene(
-        self, gone: np.ndarray, new: Mapping[int, tuple[Path, Segment]], metadata: Mapping[str, int]
-    ) -> None:
+    def change_lucene(self, gone: np.ndarray, new: Mapping[int, tuple[Path, Segment]] = {}) -> None:
         """Delete documents from Lucene, and add those of other Lucene indexes.
 
         Args:
             gone: rows int64 [n].
             new: by shard the folder of a Lucene index, and the segment of the same documents.
-            metadata: the number of added documents with each field.
         """
         index = self.before
         assert index is not None, "only an index that there is can be changed"
         forward, counts = index.forward, Counter[str](self.lucene_description["metadata"])
-        if counts and len(gone):
-            reader = index.open_lucene()
-            for document in index.stored_documents(reader, gone):
-                counts.subtract(filterable(document.metadata))
-            reader.close()
-        counts.update(metadata)
-        self.lucene_description["metadata"] = {name: count for name, count in sorted(counts.items()) if count}
         deleted = {shard: (gone[at], local) for shard, at, local in forward.row_map.by_shard(gone)}
         for shard, update in enumerate(self.lucene):
             rows, local = deleted.get(shard, (NO_ROWS, NO_ROWS))
@@ -168,10 +158,17 @@ class NextCommit:
                 reader = open_reader(folder)
                 added = lucene_rows(segment.ids, reader, len(forward.row_map.of_shard(shard)))
                 update.counts = field_counts(reader, index.lucene_fields)
+                counts += filterable_counts(reader)
                 reader.close()
             if folder is not None or len(rows):
                 ids = (id for some in chunks(rows, BATCH) for id in forward.ids.take(some))
                 update.change(local, ids, folder, added)
+        self.lucene_description["metadata"] = dict(sorted(counts.items()))
+
+    @property
+    def filterable(self) -> dict[str, int]:
+        """The number of documents with each field that has a filter; all of Lucene's indexes are new or merged."""
+        return dict(sorted(sum((update.filterable for update in self.lucene), Counter[str]()).items()))
 
     def _write_rest(self, shard: int) -> str | None:
         """Write Lucene's numbers of the documents that this commit has added to the other shards.

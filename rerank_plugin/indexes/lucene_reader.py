@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -136,6 +137,12 @@ def commit_id(reader: Any) -> str:
 def field_counts(reader: Any, fields: Iterable[str]) -> Counts:
     """Lucene's counts of fields, from which it computes their mean lengths."""
     return {name: (reader.getDocCount(name), reader.getSumTotalTermFreq(name)) for name in fields}
+
+
+def filterable_counts(reader: Any) -> Counter[str]:
+    """The number of documents with each field of metadata that has a filter, deleted ones included."""
+    counts = {name: reader.getDocCount(name) for name in sorted(FILTERS.values())}
+    return Counter({name: count for name, count in counts.items() if count > 0})
 
 
 def lucene_ids(reader: Any) -> Iterator[list[str]]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from rerank_plugin.base.errors import InputError, SystemFailure, system_failure
-from rerank_plugin.base.filters import FILTERS
 from rerank_plugin.base.metadata_fields import SEARCHED, TERMS, UNSTEMMED, VALUE, lucene_fields
 from rerank_plugin.base.records import Document
 from rerank_plugin.files.string_table import StringTable
@@ -27,6 +26,7 @@ from rerank_plugin.indexes.lucene_reader import (
     commit_files,
     commit_id,
     field_counts,
+    filterable_counts,
     find_commit,
     lucene_ids,
     open_directory,
@@ -48,6 +48,18 @@ COPIES = 100_000  # documents that are written in one call
 NO_WORD = "\N{REPLACEMENT CHARACTER}"  # no analyzer of texts gives this term
 
 
+def contents_of(document: Document) -> str:
+    """The title and the abstract."""
+    return f"{document.title} {document.abstract}"
+
+
+def stored_json(document: Document) -> str:
+    """The JSON object that is stored of a document, in the field ``raw``."""
+    id, title, abstract, metadata = document
+    record = {"id": id, "contents": contents_of(document), "title": title, "abstract": abstract, **(metadata or {})}
+    return json.dumps(record, ensure_ascii=False)
+
+
 class LuceneWriter:
     """Writes the Lucene index: fields title, abstract and contents, with positions.
 
@@ -57,13 +69,10 @@ class LuceneWriter:
 
     Args:
         term_vectors: store them, too: Pyserini's own RM3 and Rocchio read them.
-
-    Attributes:
-        metadata: the number of documents with each field of metadata.
     """
 
     def __init__(self, folder: Path, term_vectors: bool = False):
-        self.folder, self.metadata, self.documents = folder, Counter[str](), 0
+        self.folder, self.documents = folder, 0
         arguments = ["-index", java_path(folder).toString(), "-input", "", "-collection", "JsonCollection"]
         arguments += ["-threads", str(THREADS), "-storePositions", "-storeRaw", "-fields", *LUCENE_FIELDS]
         arguments += ["-storeDocvectors"] if term_vectors else []
@@ -105,14 +114,13 @@ class LuceneWriter:
     def _fields(self, document: Document) -> dict[str, Any]:
         """The fields of Anserini's JSON document, whose ``fields`` are indexed beside the contents."""
         id, title, abstract, metadata = document
-        contents, texts = f"{title} {abstract}", {"title": title, "abstract": abstract}
-        raw = json.dumps({"id": id, "contents": contents, **texts, **(metadata or {})}, ensure_ascii=False)
+        texts = {"title": title, "abstract": abstract}
         of_metadata = lucene_fields(metadata)
         texts |= {name: of_metadata.pop(name) for name in SEARCHED if name in of_metadata}
         fields = {name: analyzable(text) for name, text in texts.items()}
         fields |= {name: fields[stemmed] for name, stemmed in UNSTEMMED.items() if fields.get(stemmed)} | of_metadata
-        self.metadata.update(filterable(metadata))
-        return {"id": id, "contents": analyzable(contents), "raw": raw, "fields": fields}
+        contents = analyzable(contents_of(document))
+        return {"id": id, "contents": contents, "raw": stored_json(document), "fields": fields}
 
     def close(self) -> None:
         with self._writing():
@@ -171,11 +179,6 @@ def _without_words(lengths: Mapping[str, int], kind: Any) -> Any:
         of_kind = cast("org.apache.lucene.index.IndexableFieldType", kind)
         document.add(java_class("org.apache.lucene.document.Field")(field, text, of_kind))
     return document
-
-
-def filterable(metadata: Mapping[str, Any] | None) -> list[str]:
-    """The fields of a document's metadata that have a filter."""
-    return [name for name in metadata or () if name in FILTERS.values()]
 
 
 @contextmanager
@@ -338,6 +341,7 @@ class LuceneUpdate:
 
     Attributes:
         counts: Lucene's, of the documents that are added, or of all in a new or a merged Lucene index.
+        filterable: of a new or a merged Lucene index, the number of documents with each field that has a filter.
     """
 
     def __init__(
@@ -351,11 +355,13 @@ class LuceneUpdate:
         self.folder, self.path, self.description = folder, path, dict(description or {})
         self.rows, self.files, self.changed = np.asarray(rows), list(files), not description
         self.counts: Counts = {}
+        self.filterable = Counter[str]()
 
     def built(self, ids: StringTable, fields: Sequence[str]) -> None:
         """Read a new Lucene index of the documents of a table of ids."""
         reader = self._opened()
         self.rows, self.counts = lucene_rows(ids, reader), field_counts(reader, fields)
+        self.filterable = filterable_counts(reader)
         reader.close()
 
     def change(self, deleted: np.ndarray, ids: Iterable[str], added_index: Path | None, added: np.ndarray) -> None:

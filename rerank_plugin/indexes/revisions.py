@@ -8,10 +8,11 @@ id. The report says what of this an update did.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,16 @@ from rerank_plugin.corpora import Document
 from rerank_plugin.corpora.records import DocumentStream
 from rerank_plugin.indexes.building import BATCH
 from rerank_plugin.indexes.index_folder import Index
+from rerank_plugin.indexes.lucene_writer import stored_json
 
 LAST = 1 << 30  # more than any version
+
+
+class Held(NamedTuple):
+    """What the index stores of a document, and its version; None for an unknown one."""
+
+    raw: str
+    version: int | None
 
 
 class Revisions:
@@ -49,11 +58,11 @@ class Revisions:
             held = self._held([document.id for document in batch if _version(document)])
             for document in batch:
                 before = held.get(document.id)
-                if before is not None and not _deletes(named, document.id, _version(before)):
-                    if (_version(document) or LAST) < (_version(before) or 0):
+                if before is not None and not _deletes(named, document.id, before.version):
+                    if (_version(document) or LAST) < (before.version or 0):
                         self.older.append(document.id)
                         continue
-                    if document == before:
+                    if stored_json(document) == before.raw:
                         self.unchanged += 1
                         continue
                 if document.id in named:
@@ -64,7 +73,7 @@ class Revisions:
         """The rows of the index that the corpus deletes, int64 [n], without those of documents that it adds again."""
         named = self._named()
         held = self._held(list(named))
-        gone = [id for id, document in held.items() if _deletes(named, id, _version(document))]
+        gone = [id for id, document in held.items() if _deletes(named, id, document.version)]
         self.unheld = len(named) - len(gone)
         self.deleted = [id for id in gone if id not in self._added]
         return np.sort(self.index.forward.rows(self.deleted).astype(np.int64))
@@ -91,15 +100,18 @@ class Revisions:
         self._read = len(deletions)
         return self._named_versions
 
-    def _held(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Those documents of the index that have these ids."""
-        rows = self.index.forward.rows(ids) if len(ids) else np.zeros(0, np.int64)
-        if not (rows >= 0).any():
+    def _held(self, ids: Sequence[str]) -> dict[str, Held]:
+        """Those documents of the index that have these ids, as they are stored: to make them anew takes longer."""
+        from rerank_plugin.indexes.lucene_reader import stored_text
+
+        forward = self.index.forward
+        rows = np.unique(forward.rows(ids)) if len(ids) else np.zeros(0, np.int64)
+        if not len(rows := rows[rows >= 0]):
             return {}
         if self._reader is None:
             self._reader = self.index.open_lucene()
-        stored = self.index.stored_documents(self._reader, np.unique(rows[rows >= 0]))
-        return {document.id: document for document in stored}
+        raws = (stored_text(self._reader, number)[0] or "{}" for number in forward.lucene_numbers[rows].tolist())
+        return {id: Held(raw, json.loads(raw).get(PMID_VERSION)) for id, raw in zip(forward.ids.take(rows), raws)}
 
 
 def _version(document: Document) -> int | None:

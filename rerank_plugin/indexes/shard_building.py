@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -64,7 +63,7 @@ def build_shards(
     with replacing_folder(folder, INDEX, overwrite) as building:
         commit = NextCommit(building, shards=shards)
         settings = {"stemmer": tokenizer.settings.get("stemmer"), "term_vectors": term_vectors}
-        numbers, metadata = [np.zeros(0, np.uint16)], Counter[str]()
+        numbers = [np.zeros(0, np.uint16)]
         with ExitStack() as stack:
             builders = [
                 stack.enter_context(build(commit.segment_folder(shard), building / update.path, settings))
@@ -77,7 +76,7 @@ def build_shards(
             of_rows = np.concatenate(numbers)
             _check_filled(np.bincount(of_rows, minlength=shards), source, problems)
             for builder in builders:
-                metadata.update(builder.finish())
+                builder.finish()
         parts = [
             CommitSegment(commit.written_segment(shard), shard, np.flatnonzero(of_rows == shard))
             for shard in range(shards)
@@ -85,7 +84,7 @@ def build_shards(
         for segment, shard, rows in parts:
             if len(segment) != len(rows):
                 raise RuntimeError(f"shard {shard} holds {len(segment)} documents, expected {len(rows)}")
-        return finish_build(commit, parts, source, tokenizer, problems, metadata, term_vectors)
+        return finish_build(commit, parts, source, tokenizer, problems, term_vectors)
 
 
 def _check_filled(counts: np.ndarray, source: str, problems: Problems) -> None:
@@ -126,12 +125,8 @@ class ShardBuilder:
         while len(self.waiting) > LAG:
             self._wait()
 
-    def finish(self) -> dict[str, int]:
-        """Wait until the shard is written; an `InputError` if that failed.
-
-        Returns:
-            the number of documents with each field of metadata.
-        """
+    def finish(self) -> None:
+        """Wait until the shard is written; an `InputError` if that failed."""
         self._submit(None)
         while self.waiting:
             self._wait()
@@ -139,10 +134,8 @@ class ShardBuilder:
         answer = self.process.stdout.readline()
         if self.process.wait() or not answer:
             self._died()
-        error, metadata = json.loads(answer)
-        if error is not None:
+        if (error := json.loads(answer)) is not None:
             raise InputError(error)
-        return metadata
 
     def _submit(self, value: Any) -> None:
         self.waiting.append(self.executor.submit(self._write, value))

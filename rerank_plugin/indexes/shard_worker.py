@@ -1,8 +1,7 @@
 """The process that builds one shard; :mod:`rerank_plugin.indexes.shard_building` starts it as a module.
 
 It reads lines of JSON: its settings, then batches of documents, then null; an input that ends earlier is of a process
-that died, and nothing is kept. It answers by one line: the message of an `InputError` or null, and the number of
-documents with each field of metadata.
+that died, and nothing is kept. It answers by one line: the message of an `InputError`, or null.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     lines = open(0, encoding="utf-8")
-    settings, error, metadata = json.loads(lines.readline()), None, dict[str, int]()
+    settings, error = json.loads(lines.readline()), None
     try:
         folders, words = (Path(settings["segment"]), Path(settings["lucene"])), tokenizer(settings["stemmer"])
-        metadata = dict(write_part(*folders, _batches(lines), words, None, settings["term_vectors"]))
+        write_part(*folders, _batches(lines), words, None, settings["term_vectors"])
     except InputError as raised:
         error = str(raised)
         for _ in lines:  # a writer that is not read would wait for ever
             pass
-    print(json.dumps([error, metadata]), file=answer, flush=True)
+    print(json.dumps(error), file=answer, flush=True)
 
 
 def _batches(lines: TextIO) -> Iterator[tuple[list[Document], None]]:

@@ -85,22 +85,21 @@ def add(
 
         knowledge = index.forward.knowledge
         annotator = None if knowledge is None else knowledge.new_annotator(threads)
-        metadata, new, parts = Counter[str](), dict[int, tuple[Path, Segment]](), list[CommitSegment]()
+        new, parts = dict[int, tuple[Path, Segment]](), list[CommitSegment]()
         with temporary_folder(index.folder / "added") as temporary:
             rows_of = _Division(temporary, commit.shards or 1)
             for shard, some in rows_of.divided(batches()):
                 lucene = temporary / f"lucene{shard}"
                 folders = commit.segment_folder(shard), lucene
                 vectors = commit.lucene_description[TERM_VECTORS]
-                written = write_part(*folders, some, index.tokenizer, annotator, vectors)
-                metadata.update(written)
+                write_part(*folders, some, index.tokenizer, annotator, vectors)
                 segment = commit.written_segment(shard)
                 if len(segment):
                     new[shard] = lucene, segment
             count = sum(len(segment) for _, segment in new.values())
             check_some(count, source, problems)
             gone = np.unique(np.concatenate([*replaced, revisions.withdrawn()]))
-            commit.change_lucene(gone, new, metadata)
+            commit.change_lucene(gone, new)
             parts = [
                 CommitSegment(segment, shard, len(index.forward) + rows_of.rows(shard, len(segment)))
                 for shard, (_, segment) in new.items()
@@ -192,7 +191,7 @@ def _delete(commit: NextCommit, rows: np.ndarray) -> UpdateReport:
         raise InputError(f"no document would be left in {index.folder}: delete the folder instead")
     if not len(rows) and not commit.entries:
         return UpdateReport(0, 0, len(index))
-    commit.change_lucene(rows, {}, {})
+    commit.change_lucene(rows)
     return _finish(commit, [], rows)
 
 
@@ -304,6 +303,8 @@ def _merge(
             continue
         update.merge_adjacent()
         update.renumber(np.cumsum(stays[forward.row_map.of_shard(shard)]) - 1)
+    if since is None:
+        commit.lucene_description["metadata"] = commit.filterable
     kept = [part._replace(rows=numbers[part.rows]) for part in kept]
     deleted = numbers[np.asarray(forward.deleted, np.int64)]
     joined = commit.describe([*kept, *new], len(new), {}, deleted=deleted[deleted >= 0], copied=True)
