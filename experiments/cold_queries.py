@@ -25,6 +25,7 @@ from rerank_plugin import options as commandline
 from rerank_plugin.corpora import QUERIES, accepted, queries
 from rerank_plugin.files.tables import markdown
 from rerank_plugin.ranking.reading import PLAIN, PUBMED
+from rerank_plugin.retrieval.hybrid import HYBRID, HybridConfig
 
 PIPELINES = ("bm25", "bm25,delta", "hybrid", "hybrid,delta", "hybrid,delta+0.5")
 CACHES = Path("/proc/sys/vm/drop_caches")
@@ -53,14 +54,16 @@ def empty_page_cache() -> None:
         raise InputError(f"--cold needs to write {CACHES}, which only root may do ({error.strerror})") from None
 
 
-def times(indexes: list[str], pipeline: str, texts: list[str], syntax: str, depth: int) -> list[Times]:
+def times(
+    indexes: list[str], pipeline: str, texts: list[str], syntax: str, depth: int, nprobe: int | None
+) -> list[Times]:
     """Open a pipeline, ``STAGE`` or ``STAGE,RERANKER``, over each index, and search all texts twice."""
     stage, _, reranker = pipeline.partition(",")
+    first_stage = HybridConfig(nprobe=nprobe) if stage == HYBRID else stage
     rounds: list[tuple[list[float], list[float]]] = [([], []) for _ in indexes]
     with ExitStack() as opened:
         searchers = [
-            opened.enter_context(rp.Searcher(index, reranker or None, first_stage=stage, depth=depth))
-            for index in indexes
+            opened.enter_context(rp.Searcher(index, reranker or None, first_stage, depth)) for index in indexes
         ]
         for number in range(2):
             for text in texts:
@@ -88,6 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--pipelines", nargs="+", default=list(PIPELINES), metavar="STAGE[,RERANKER]", help="pipelines to measure")
     add("--strategies", type=Path, help="file of strategies, with a line between")
     add("--depth", type=int, default=500, help="candidates of each query (default: 500)")
+    add("--nprobe", type=int, help="inverted lists that the hybrid reads (default: as many as the index says)")
     add("--cold", action="store_true", help="empty the page cache before each pipeline; for root only")
     options = commandline.parse(parser, argv)
     parser.check_counts(options, "most", "depth")
@@ -101,7 +105,8 @@ def main(argv: list[str] | None = None) -> None:
         if options.cold:
             empty_page_cache()
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            found = process.submit(times, options.index, pipeline, of_pipeline, syntax, options.depth).result()
+            settings = syntax, options.depth, options.nprobe
+            found = process.submit(times, options.index, pipeline, of_pipeline, *settings).result()
         several = len(found) > 1
         for index, of_index in zip(options.index, found):
             table.append(row(f"{name}, {index}" if several else name, len(of_pipeline), of_index))

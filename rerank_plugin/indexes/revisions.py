@@ -102,15 +102,14 @@ class Revisions:
 
     def _held(self, ids: Sequence[str]) -> dict[str, Held]:
         """Those documents of the index that have these ids, as they are stored: to make them anew takes longer."""
-        from rerank_plugin.indexes.lucene_reader import stored_text
-
         forward = self.index.forward
         rows = np.unique(forward.rows(ids)) if len(ids) else np.zeros(0, np.int64)
         if not len(rows := rows[rows >= 0]):
             return {}
         if self._reader is None:
             self._reader = self.index.open_lucene()
-        raws = (stored_text(self._reader, number)[0] or "{}" for number in forward.lucene_numbers[rows].tolist())
+        fields = self._reader.storedFields()
+        raws = (fields.document(number).get("raw") for number in forward.lucene_numbers[rows].tolist())
         return {id: Held(raw, json.loads(raw).get(PMID_VERSION)) for id, raw in zip(forward.ids.take(rows), raws)}
 
 

@@ -8,7 +8,7 @@ def test_a_row_for_each_pipeline_and_index(index_folder, tmp_path, capsys, monke
     monkeypatch.setattr(cold_queries, "CACHES", tmp_path / "caches")
     monkeypatch.setattr(cold_queries.os, "sync", lambda: emptied.append("synced"))
     (tmp_path / "queries.tsv").write_text("1\taspirin\n2\tcancer\n3\theart\n")
-    (tmp_path / "strategies.txt").write_text("aspirin[tiab] OR\nheart\n\ncancer NOT heart\n")
+    (tmp_path / "strategies.txt").write_text("#1 aspirin[tiab]\n#2 #1 OR heart\n\ncancer NOT heart\n")
     line = [
         "--index",
         str(index_folder),
