@@ -170,7 +170,7 @@ def finish_build(
 ) -> BuildReport:
     """Write the first commit of an index, whose segments and Lucene indexes are written; make it the current one."""
     check_some(sum(len(part.rows) for part in parts), source, problems)
-    if commit.lucene and not commit.lucene_description:  # of this program
+    if commit.lucene and not commit.lucene_description:  # our own, which nothing describes yet
         for part, update in zip(parts, commit.lucene):
             update.built(part.segment.ids, TEXT_FIELDS)
         commit.lucene_description = {
