@@ -92,13 +92,18 @@ class Runner:
         A stage may read the outputs of earlier stages; its steps must not depend on one another.
 
         Raises:
-            InputError: a step failed; its log says why. Finished steps are kept.
+            InputError: a step failed; its log says why. Finished steps are kept; those that run end, no other begins.
         """
         for stage in stages:
             unfinished = [step for step in stage if not self.is_done(step)]
             with ThreadPoolExecutor(max(at_once, 1)) as executor:
-                for future in [executor.submit(self._run, step) for step in unfinished]:
-                    future.result()
+                futures = [executor.submit(self._run, step) for step in unfinished]
+                try:
+                    for future in futures:
+                        future.result()
+                except BaseException:  # Ctrl-C, too, starts no further step
+                    executor.shutdown(wait=False, cancel_futures=True)
+                    raise
 
     def is_done(self, step: Step) -> bool:
         return step.output.exists() and self.journal.get(step.name, {}).get("command") == list(step.command)

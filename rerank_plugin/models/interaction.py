@@ -107,8 +107,13 @@ class InteractionPath(ModulePath):
                 query_terms=query_terms.expand(len(rows), -1),
                 query_idf=query_idf.expand(len(rows), -1),
             )
-            scores[torch.from_numpy(rows).to(device)] = self.model.score(table[:, columns].transpose(0, 1), inputs)
+            matrix = table[:, columns].transpose(0, 1)  # [B, m, N]
+            scores[torch.from_numpy(rows).to(device)] = self.score(matrix, inputs, candidates.rows[rows])
         return scores.cpu().numpy()
+
+    def score(self, matrix: Tensor, inputs: Inputs, rows: np.ndarray) -> Tensor:
+        """Scores, float [B], from the matrices [B, m, N] of the documents in some rows of the index, int64 [B]."""
+        return self.model.score(matrix, inputs)
 
 
 class InteractionOnDevice(DevicePath[C]):

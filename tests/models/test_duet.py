@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from rerank_plugin.models.baselines import duet
 from rerank_plugin.models.baselines.duet import Duet, DuetConfig, count_positions
-from tests.conformance.models import DUET, Case, assert_same, make, opened, scores_of
+from tests.conformance.models import DUET, QUERIES, Case, assert_same, make, opened, scores_of
 from tests.models import golden
 
 
@@ -68,3 +69,16 @@ def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):
         scores_of(opened(make(Case("duet", DUET), huge), path, index, huge)) for path in ("fast", "module")
     )
     assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("documents", [0, 2, 1000])
+def test_documents_that_other_queries_left_behind(index, vectors, monkeypatch, documents):
+    """Windows are kept of as many documents as there is room for; the scores are the module's, with and without."""
+    model = make(Case("duet", DUET), vectors)
+    monkeypatch.setattr(duet, "KEPT", 4 * model.config.windows * model.config.filters * documents)
+    kept, plain = (opened(model, path, index, vectors) for path in ("fast", "module"))
+    everyone = range(len(index))
+    for turn, query in enumerate([QUERIES[0], QUERIES[1], QUERIES[0]]):
+        rows = [everyone[-1 - turn], everyone[0], *everyone]  # two documents twice
+        assert_same(scores_of(kept, query, rows), scores_of(plain, query, rows))
+    assert kept.fast.count == 1 + min(documents, len(index))

@@ -34,21 +34,24 @@ Where the paper is silent:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError
-from rerank_plugin.inputs.builder import Inputs
+from rerank_plugin.inputs.builder import InputBuilder, Inputs
 from rerank_plugin.inputs.interactions import same_words
 from rerank_plugin.models.attribution import Attribution, of_cells
-from rerank_plugin.models.base import ModelConfig
+from rerank_plugin.models.base import ModelConfig, RerankerOptions
 from rerank_plugin.models.integrated_gradients import in_double, integrated_gradients, known_words
-from rerank_plugin.models.interaction import InteractionModel
+from rerank_plugin.models.interaction import InteractionModel, InteractionPath
 from rerank_plugin.models.ranking_model import linear_layers
 
 PARTS = ("local", "distributed", "both")
+KEPT = 1 << 28  # bytes of documents' windows
 
 
 @dataclass(frozen=True)
@@ -186,10 +189,9 @@ class DistributedModel(nn.Module):
         pooled = pooled.transpose(1, 2).masked_fill(~present, 0.0)  # [B, P, K]
         return torch.tanh(self.window_layer(pooled)) * present  # [B, P, K]
 
-    def forward(self, queries: Tensor, documents: Tensor, inputs: Inputs) -> Tensor:
-        """Scores [B] from word vectors, float [B, M, D] and [B, N, D]."""
-        query = self.query(queries, inputs.query_mask)  # [B, K]
-        document = self.document(documents, inputs.document_mask)  # [B, P, K]
+    def forward(self, queries: Tensor, mask: Tensor, document: Tensor) -> Tensor:
+        """Scores [B] from the query's word vectors, float [B, M, D] and bool [B, M], and the windows, [B, P, K]."""
+        query = self.query(queries, mask)  # [B, K]
         return self.output((document * query[:, None, :]).flatten(1))  # [B]
 
 
@@ -210,15 +212,45 @@ class Duet(InteractionModel[DuetConfig]):
     def interaction(self, inputs: Inputs) -> Tensor:
         return same_words(inputs).to(self.vectors.dtype)  # [B, M, N]
 
-    def score(self, matrix: Tensor, inputs: Inputs, documents: Tensor | None = None) -> Tensor:
-        """Scores [B] from the matches [B, M, N]; ``documents`` [B, N, D] replace the vectors of document words."""
+    def score(self, matrix: Tensor, inputs: Inputs, document: Tensor | None = None) -> Tensor:
+        """Scores [B] from the matches [B, M, N], and the documents' windows [B, P, K] if they are known."""
         scores = []
         if self.config.parts != "distributed":
             scores.append(self.local(matrix, inputs.query_mask))  # [B]
         if self.config.parts != "local":
-            documents = self.vectors[inputs.documents] if documents is None else documents  # [B, N, D]
-            scores.append(self.distributed(self.vectors[inputs.queries], documents, inputs))  # [B]
+            if document is None:
+                document = self.distributed.document(self.vectors[inputs.documents], inputs.document_mask)
+            scores.append(self.distributed(self.vectors[inputs.queries], inputs.query_mask, document))  # [B]
         return torch.stack(scores).sum(dim=0)  # [B]
+
+
+class DuetPath(InteractionPath):
+    """Keeps the windows of the documents that it has read, up to ``KEPT`` bytes: no query changes them."""
+
+    of_index = True
+
+    def __init__(self, model: Duet, builder: InputBuilder, options: RerankerOptions):
+        super().__init__(model, builder, options)
+        self.duet, config, self.lock = model, model.config, Lock()
+        room = 0 if config.parts == "local" else KEPT // (4 * config.windows * config.filters)
+        # Place 0 is of documents that are not kept. Neither array takes memory before it is written.
+        self.windows = model.vectors.new_empty(1 + min(room, len(builder.index)), config.windows, config.filters)
+        self.places, self.count = np.zeros(len(builder.index), np.int32), 1  # by row
+
+    def score(self, matrix: Tensor, inputs: Inputs, rows: np.ndarray) -> Tensor:
+        if self.duet.config.parts == "local":
+            return super().score(matrix, inputs, rows)
+        places = self.places[rows]  # [B]
+        windows, new = self.windows[places], np.flatnonzero(places == 0)  # [B, P, K], [new]
+        if len(new):
+            words, mask = self.duet.vectors[inputs.documents[new]], inputs.document_mask[new]
+            windows[new] = self.duet.distributed.document(words, mask)
+            with self.lock:
+                new = new[: len(self.windows) - self.count]
+                kept = np.arange(self.count, self.count + len(new), dtype=np.int32)
+                self.windows[kept], self.count = windows[new], self.count + len(new)
+                self.places[rows[new]] = kept
+        return self.duet.score(matrix, inputs, windows)
 
 
 def explain(model: Duet, inputs: Inputs) -> Attribution:
@@ -235,7 +267,11 @@ def explain(model: Duet, inputs: Inputs) -> Attribution:
 
     def score(cells: Tensor, words: Tensor) -> Tensor:
         """cells [S, M, N], words [S, N]."""
-        return model.score(matches * cells, inputs, documents * words[:, :, None])  # [S]
+        weighted = documents * words[:, :, None]  # [S, N, D]
+        local = model.config.parts == "local"
+        return model.score(
+            matches * cells, inputs, None if local else model.distributed.document(weighted, inputs.document_mask)
+        )  # [S]
 
     base, (cells, words) = integrated_gradients(score, [matches.shape[1:], documents.shape[1:2]])
     known, matrix = known_words(model, inputs), matches[0].numpy()
@@ -243,3 +279,6 @@ def explain(model: Duet, inputs: Inputs) -> Attribution:
     if model.config.parts == "local":
         return attribution
     return replace(attribution, words=attribution.words + words, query_words=None)
+
+
+Duet.roles = {**InteractionModel.roles, "fast": DuetPath}
