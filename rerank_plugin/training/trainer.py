@@ -22,6 +22,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.func import functional_call
+from torch.nn import functional
 
 from rerank_plugin.base.errors import InputError, damage
 from rerank_plugin.base.lazily import cached_property
@@ -92,8 +94,7 @@ class Trainer:
     def _new_optimizer(self) -> torch.optim.Optimizer:
         # Over a whole vocabulary, Adam's steps would take about as long as the rest of a batch; fused steps copy no
         # table. Other models keep the usual steps, whose last digits differ.
-        embeds = self.tables or self.model.config.trained_words
-        fused = {"fused": True} if embeds and self.config.optimizer == "adam" else {}
+        fused = {"fused": True} if self.tables and self.config.optimizer == "adam" else {}
         optimizer = getattr(torch.optim, OPTIMIZERS[self.config.optimizer][0])
         return optimizer(self._parameter_groups(), lr=self.config.learning_rate, **fused)
 
@@ -339,21 +340,38 @@ def _copied(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
-def _sparse_tables(model: nn.Module) -> list[nn.Parameter]:
+def _sparse_tables(model: RankingModel) -> list[nn.Parameter]:
     """Turn on sparse gradients of the embeddings, since a batch has few words of the vocabulary; returns the tables."""
     modules = [module for module in model.modules() if isinstance(module, SparseEmbeddings)]
     for module in modules:
         module.sparse_gradients = True
-    return [module.embeddings for module in modules]
+    own = [model.get_parameter("vectors")] if model.config.trained_words else []  # in `scored`
+    return [*(module.embeddings for module in modules), *own]
 
 
 def scored(model: RankingModel, inputs: Inputs) -> torch.Tensor:
     """Scores of a batch, float [B].
 
     With ``by_length`` the batch is split by length, because the model's cost grows with the padding of both texts.
-    Scores and gradients do not depend on the split.
+    Scores and gradients do not depend on the split. Trained word vectors have a sparse gradient.
     """
-    if not model.by_length:
+    if model.config.trained_words:
+        return _scored_by_few_words(model, inputs)
+    return _scored_in_parts(model, model.by_length, inputs)
+
+
+def _scored_by_few_words(model: RankingModel, inputs: Inputs) -> torch.Tensor:
+    """Scores, float [B], by a table of the batch's words: each part's gradient is as large as the table it reads."""
+    texts = inputs.documents.flatten(), inputs.queries.flatten()
+    ids, places = torch.unique(torch.cat([texts[0].new_zeros(1), *texts]), return_inverse=True)  # id 0 stays 0
+    documents, queries = places[1:].split([len(text) for text in texts])
+    table = functional.embedding(ids, model.get_parameter("vectors"), sparse=True)  # [U, D]
+    inputs = inputs._replace(documents=documents.view_as(inputs.documents), queries=queries.view_as(inputs.queries))
+    return _scored_in_parts(lambda part: functional_call(model, {"vectors": table}, (part,)), model.by_length, inputs)
+
+
+def _scored_in_parts(model: Callable[[Inputs], torch.Tensor], by_length: bool, inputs: Inputs) -> torch.Tensor:
+    if not by_length:
         return model(inputs)
     lengths = (inputs.query_mask.sum(dim=1), inputs.document_mask.sum(dim=1))
     order = torch.argsort(lengths[0] * (lengths[1].max() + 1) + lengths[1], stable=True)  # [B]

@@ -18,6 +18,7 @@ from rerank_plugin.models.encoded_path import EncodedDocuments
 from rerank_plugin.models.register import entry_of, names
 from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.text.word_vectors import compact
+from rerank_plugin.training.trainer import scored
 from tests import small
 from tests.conformance.models import (
     CASES,
@@ -55,17 +56,21 @@ def test_every_parameter_has_a_gradient(case, index, vectors):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.sizes.get("trained_words")], ids=str)
 def test_gradients_of_trained_words_are_equal_to_the_bit(case, index, vectors):
-    """Threads add up what many words give to a vector, always in one order."""
+    """Threads add up what many words give to a vector, always in one order; training reads only a batch's words."""
     model, threads, found = make(case, vectors), torch.get_num_threads(), []
     inputs = Inputs.joined([inputs_of(opened(model, "module", index, vectors))] * 40)
     torch.set_num_threads(4)
     try:
         for _ in range(4):
-            scores = model(inputs)  # [B]
-            found.append(torch.autograd.grad((scores * torch.linspace(-1, 2, len(scores))).sum(), model.vectors)[0])
+            for scores in (model(inputs), scored(model, inputs)):  # [B]
+                total = (scores * torch.linspace(-1, 2, len(scores))).sum()
+                found.append(torch.autograd.grad(total, model.vectors)[0])
     finally:
         torch.set_num_threads(threads)
-    assert all(torch.equal(one, found[0]) for one in found)
+    assert [one.is_sparse for one in found] == [False, True] * 4
+    plain, in_training = found[::2], [one.to_dense() for one in found[1::2]]
+    assert all(torch.equal(one, some[0]) for some in (plain, in_training) for one in some)
+    torch.testing.assert_close(in_training[0], plain[0])
 
 
 @every_path

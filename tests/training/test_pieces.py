@@ -19,6 +19,8 @@ MODELS = {
     "duet": ("duet", {"filters": 6, "hidden": (7,), "dropout": 0.0}),
     "knrm": ("knrm", {}),
     "conv-knrm": ("conv-knrm", {"filters": 6}),
+    "knrm and its words": ("knrm", {"trained_words": True}),
+    "conv-knrm and its words": ("conv-knrm", {"filters": 6, "trained_words": True}),
 }
 
 
@@ -58,7 +60,7 @@ def gradients(model, scores):
     """Scores, and the gradients of a sum that weighs each of them otherwise."""
     model.zero_grad()
     (scores * torch.linspace(-1, 2, DOCUMENTS)).sum().backward()
-    return scores.detach(), {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    return scores.detach(), {name: parameter.grad.to_dense().clone() for name, parameter in model.named_parameters()}
 
 
 def check_training(model, inputs, trained, least=0):
@@ -106,11 +108,13 @@ def test_a_model_that_does_not_say_so_gets_the_batch_as_it_is():
     seen = []
 
     class Whole(RankingModel):
+        config = PacrrConfig(document_words=20, query_words=5)
+
         def forward(self, inputs):
             seen.append(inputs)
             return torch.arange(DOCUMENTS)
 
-    inputs = batch(PacrrConfig(document_words=20, query_words=5))
+    inputs = batch(Whole.config)
     assert scored(Whole(), inputs).tolist() == list(range(DOCUMENTS)) and seen == [inputs]
 
 
