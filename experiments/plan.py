@@ -92,7 +92,7 @@ class Runner:
         A stage may read the outputs of earlier stages; its steps must not depend on one another.
 
         Raises:
-            InputError: a step failed; its log says why. Finished steps are kept; those that run end, no other begins.
+            InputError: a step failed; its log says why. Finished steps are kept.
         """
         for stage in stages:
             unfinished = [step for step in stage if not self.is_done(step)]
@@ -101,7 +101,7 @@ class Runner:
                 try:
                     for future in futures:
                         future.result()
-                except BaseException:  # Ctrl-C, too, starts no further step
+                except (KeyboardInterrupt, SystemExit):  # begin no other step
                     executor.shutdown(wait=False, cancel_futures=True)
                     raise
 

@@ -2,6 +2,9 @@
 
 import ast
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,19 @@ def test_a_failure_is_reported_and_other_steps_are_kept(tmp_path):
     with pytest.raises(rp.InputError, match=r"step bad failed \(.*no-such-corpus.*bad\.log"):
         runner.run([[bad, good]], at_once=2)
     assert set(runner.journal) == {"good"} and good.output.exists() and not bad.output.exists()
+
+
+def test_who_interrupts_waits_for_no_other_step(tmp_path):
+    steps = [Step(name, ("search", "--list-rerankers"), tmp_path / name, prints=True) for name in "abc"]
+    runner, before = Runner(tmp_path / "work"), signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            runner.run([steps])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert set(runner.journal) <= {"a"}
 
 
 def test_a_damaged_journal(tmp_path):
