@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,13 +97,14 @@ class Runner:
         for stage in stages:
             unfinished = [step for step in stage if not self.is_done(step)]
             with ThreadPoolExecutor(max(at_once, 1)) as executor:
-                futures = [executor.submit(self._run, step) for step in unfinished]
                 try:
-                    for future in futures:
-                        future.result()
+                    futures = [executor.submit(self._run, step) for step in unfinished]
+                    wait(futures)
                 except (KeyboardInterrupt, SystemExit):  # begin no other step
                     executor.shutdown(wait=False, cancel_futures=True)
                     raise
+                for future in futures:
+                    future.result()
 
     def is_done(self, step: Step) -> bool:
         return step.output.exists() and self.journal.get(step.name, {}).get("command") == list(step.command)

@@ -33,7 +33,7 @@ from rerank_plugin.files.regular_files import regular
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.inputs.builder import InputBuilder, Inputs, concept_tensors
 from rerank_plugin.models.checkpoint import check_weights
-from rerank_plugin.models.ranking_model import RankingModel, SparseEmbeddings
+from rerank_plugin.models.ranking_model import FixedVectorModel, RankingModel, SparseEmbeddings
 from rerank_plugin.training.config import OPTIMIZERS, TrainingConfig
 from rerank_plugin.training.history_plot import plot_history
 from rerank_plugin.training.objectives import OBJECTIVES, Objective
@@ -345,8 +345,8 @@ def _sparse_tables(model: RankingModel) -> list[nn.Parameter]:
     modules = [module for module in model.modules() if isinstance(module, SparseEmbeddings)]
     for module in modules:
         module.sparse_gradients = True
-    own = [model.get_parameter("vectors")] if model.config.trained_words else []  # in `scored`
-    return [*(module.embeddings for module in modules), *own]
+    own = isinstance(model, FixedVectorModel) and model.config.trained_words  # in `scored`
+    return [*(module.embeddings for module in modules), *([model.get_parameter("vectors")] if own else [])]
 
 
 def scored(model: RankingModel, inputs: Inputs) -> torch.Tensor:
@@ -355,12 +355,12 @@ def scored(model: RankingModel, inputs: Inputs) -> torch.Tensor:
     With ``by_length`` the batch is split by length, because the model's cost grows with the padding of both texts.
     Scores and gradients do not depend on the split. Trained word vectors have a sparse gradient.
     """
-    if model.config.trained_words:
+    if isinstance(model, FixedVectorModel) and model.config.trained_words:
         return _scored_by_few_words(model, inputs)
     return _scored_in_parts(model, model.by_length, inputs)
 
 
-def _scored_by_few_words(model: RankingModel, inputs: Inputs) -> torch.Tensor:
+def _scored_by_few_words(model: FixedVectorModel, inputs: Inputs) -> torch.Tensor:
     """Scores, float [B], by a table of the batch's words: each part's gradient is as large as the table it reads."""
     texts = inputs.documents.flatten(), inputs.queries.flatten()
     ids, places = torch.unique(torch.cat([texts[0].new_zeros(1), *texts]), return_inverse=True)  # id 0 stays 0

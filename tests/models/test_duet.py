@@ -81,4 +81,4 @@ def test_documents_that_other_queries_left_behind(index, vectors, monkeypatch, d
     for turn, query in enumerate([QUERIES[0], QUERIES[1], QUERIES[0]]):
         rows = [everyone[-1 - turn], everyone[0], *everyone]  # two documents twice
         assert_same(scores_of(kept, query, rows), scores_of(plain, query, rows))
-    assert kept.fast.count == 1 + min(documents, len(index))
+    assert kept.fast.count == 1 + min(documents, len(index)) and (kept.fast.places > 0).sum() == kept.fast.count - 1

@@ -246,7 +246,8 @@ class DuetPath(InteractionPath):
             words, mask = self.duet.vectors[inputs.documents[new]], inputs.document_mask[new]
             windows[new] = self.duet.distributed.document(words, mask)
             with self.lock:
-                new = new[: len(self.windows) - self.count]
+                new = new[np.unique(rows[new], return_index=True)[1]]
+                new = new[self.places[rows[new]] == 0][: len(self.windows) - self.count]  # another thread's stay
                 kept = np.arange(self.count, self.count + len(new), dtype=np.int32)
                 self.windows[kept], self.count = windows[new], self.count + len(new)
                 self.places[rows[new]] = kept
