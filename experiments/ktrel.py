@@ -127,7 +127,8 @@ class KtrelPlan(Plan):
         sized_encoders = [(row, size) for row, size in sized if row.kind in ENCODERS]
         every = [*((row, ALL) for row in encoders + of[Kind.TEXTS]), *sized_encoders]
         encodings = [self.encoding(row, size) for row, size in every]
-        yield once([*encodings, *(self.encoding(row, seed=seed) for row, seed in seeded if row.kind in ENCODERS)])
+        encodings += [self.encoding(row, seed=seed) for row, seed in seeded if row.kind in ENCODERS]
+        yield from ([encoding] for encoding in once(encodings))  # one after the other, since all write into one index
         if of[Kind.FEEDBACK]:
             yield [self.feedback_search(tried) for tried in settings.feedback()]
         yield once(
