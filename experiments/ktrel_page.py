@@ -72,13 +72,21 @@ class KtrelPage(Page):
             f"`{test.spec}` ({test.name}, {len(self.judgments[test.name]):,} judged queries)" for test in settings.tests
         )
         train = ", ".join(f"`{spec}`" for spec in settings.train)
+        kinds, parts = {row.kind for row in self.rows}, "Table 1 and figure 2" if self.plan.figure_rows() else "Table 1"
+        shorter = [
+            text
+            for kind, text in (
+                (Kind.RERANKED, f", re-ranked ones on {settings.rerank_depth:,}"),
+                (Kind.CROSS, f", cross-encoders on {settings.cross_depth:,}"),
+            )
+            if kind in kinds
+        ]
         return (
-            f"Table 1 and figure 2 of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
+            f"{parts} of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
             f"`{settings.validation}`, measured on {tests}.",
             ", except the paper's values, in italics below ours. All rows rank the whole collection and are "
-            f"measured on the best {settings.depth:,} documents, re-ranked ones on {settings.rerank_depth:,}, "
-            f"cross-encoders on {settings.cross_depth:,}. MAP, P and R take every grade above 0 as relevant; judged "
-            "queries without results count as 0.",
+            f"measured on the best {settings.depth:,} documents{''.join(shorter)}. MAP, P and R take every grade above "
+            "0 as relevant; judged queries without results count as 0.",
         )
 
     def parts(self) -> Iterator[str]:
