@@ -144,6 +144,8 @@ class TextEncodingModel(EncodingModel[C]):
 class FixedVectorModel(RankingModel[C]):
     """A model with fixed word vectors, which are not saved with its weights, unless it has ``trained_words``.
 
+    In training, trained vectors are a table of the batch's words alone: word ids may only look up ``vectors``.
+
     Args:
         config: the hyper-parameters.
         vectors: word vectors, float32 [V, D], row 0 for UNK.

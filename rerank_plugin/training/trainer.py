@@ -371,6 +371,7 @@ def _scored_by_few_words(model: FixedVectorModel, inputs: Inputs) -> torch.Tenso
 
 
 def _scored_in_parts(model: Callable[[Inputs], torch.Tensor], by_length: bool, inputs: Inputs) -> torch.Tensor:
+    """Scores, float [B], of a batch that is split by length, or as it is."""
     if not by_length:
         return model(inputs)
     lengths = (inputs.query_mask.sum(dim=1), inputs.document_mask.sum(dim=1))

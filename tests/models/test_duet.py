@@ -75,7 +75,7 @@ def test_huge_word_vectors_end_in_tanh_on_both_paths(index, vectors):
 def test_documents_that_other_queries_left_behind(index, vectors, monkeypatch, documents):
     """Windows are kept of as many documents as there is room for; the scores are the module's, with and without."""
     model = make(Case("duet", DUET), vectors)
-    monkeypatch.setattr(duet, "KEPT", 4 * model.config.windows * model.config.filters * documents)
+    monkeypatch.setattr(duet, "KEPT_BYTES", 4 * model.config.windows * model.config.filters * documents)
     kept, plain = (opened(model, path, index, vectors) for path in ("fast", "module"))
     everyone = range(len(index))
     for turn, query in enumerate([QUERIES[0], QUERIES[1], QUERIES[0]]):

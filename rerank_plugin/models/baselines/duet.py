@@ -51,7 +51,7 @@ from rerank_plugin.models.interaction import InteractionModel, InteractionPath
 from rerank_plugin.models.ranking_model import linear_layers
 
 PARTS = ("local", "distributed", "both")
-KEPT = 1 << 28  # bytes of documents' windows
+KEPT_BYTES = 1 << 28  # of documents' windows
 
 
 @dataclass(frozen=True)
@@ -225,14 +225,14 @@ class Duet(InteractionModel[DuetConfig]):
 
 
 class DuetPath(InteractionPath):
-    """Keeps the windows of the documents that it has read, up to ``KEPT`` bytes: no query changes them."""
+    """Caches the windows of the documents it reads, which do not depend on the query, until ``KEPT_BYTES`` are full."""
 
     of_index = True
 
     def __init__(self, model: Duet, builder: InputBuilder, options: RerankerOptions):
         super().__init__(model, builder, options)
         self.duet, config, self.lock = model, model.config, Lock()
-        room = 0 if config.parts == "local" else KEPT // (4 * config.windows * config.filters)
+        room = 0 if config.parts == "local" else KEPT_BYTES // (4 * config.windows * config.filters)
         # Place 0 is of documents that are not kept. Neither array takes memory before it is written.
         self.windows = model.vectors.new_empty(1 + min(room, len(builder.index)), config.windows, config.filters)
         self.places, self.count = np.zeros(len(builder.index), np.int32), 1  # by row
