@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import rerank_plugin as rp
-from experiments import document_pairs, letters, many_runs, match_counts
+from experiments import document_pairs, letters, many_runs, match_counts, overlap
 from experiments.figures import Curve, plot_hyper_parameters, plot_pairs, plot_trainings
 from experiments.pacrr import FIRST_STAGES, MEASURES, ORDER, SWEPT, Collection, PacrrPlan, PacrrSettings
 from experiments.page import Page, image
@@ -67,6 +67,7 @@ class CollectionPart:
         yield from self._chosen()
         yield from self._table_1()
         yield from self._seeds()
+        yield from self._by_overlap()
         yield from self._table_2()
         yield from self._table_3()
         if collection.name in self.settings.sweep:
@@ -122,7 +123,7 @@ class CollectionPart:
 
     def _seeds(self) -> Iterator[str]:
         """Table 1 over several trainings of each model: means, ranges, and tests with each query's mean."""
-        seeds, tuned = self.settings.training_seeds, self.settings.tuned
+        seeds = self.settings.training_seeds
         if len(seeds) == 1:
             return
         yield f"### Table 1 with {len(seeds)} seeds"
@@ -133,30 +134,54 @@ class CollectionPart:
         )
         for stage in FIRST_STAGES:
             title, letter = FIRST_STAGE_TITLES[stage]
-            once = {ORDER: title, **({SENTENCES: SENTENCES_TITLE} if self.settings.encoder else {})}
-            values = {
-                label: [evaluate(self.judgments, {label: self._read(stage, name)}, TABLE_1).values[label]]
-                for name, label in once.items()
-            }
-            for name, model in tuned.items():
-                runs = {str(seed): self._read(stage, name, seed) for seed in seeds}
-                values[model.title] = list(evaluate(self.judgments, runs, TABLE_1).values.values())
-            of_seeds = {
-                measure: {row: np.stack([of_run[measure] for of_run in of_row]) for row, of_row in values.items()}
-                for measure in TABLE_1
-            }  # by measure and row, float64 [seeds, Q]
+            of_seeds = {measure: self._of_seeds(stage, measure) for measure in TABLE_1}
             against = {**self.letters, title: letter}
             notes = {
                 measure: letters.letters({row: array.mean(axis=0) for row, array in of_measure.items()}, against)
                 for measure, of_measure in of_seeds.items()
             }
             lines = [["", *TABLE_1]]
-            for row in values:
+            for row in of_seeds[TABLE_1[0]]:
                 cells = [f"{mean_and_range(of_seeds[measure][row])} {notes[measure][row]}" for measure in TABLE_1]
                 lines.append([row, *(cell.strip() for cell in cells)])
             yield f"The top {self.settings.depth} of {title}:"
             yield tables.markdown(lines)
             yield letters.legend(against, f"{len(self.judgments)} queries")
+
+    def _of_seeds(self, stage: str, measure: str) -> dict[str, np.ndarray]:
+        """By title, the values of a first stage and of the rows that re-rank it, float64 [trainings, Q]."""
+        once = {ORDER: FIRST_STAGE_TITLES[stage][0], **({SENTENCES: SENTENCES_TITLE} if self.settings.encoder else {})}
+        runs = {title: [self._read(stage, name)] for name, title in once.items()}
+        for name, model in self.settings.tuned.items():
+            runs[model.title] = [self._read(stage, name, seed) for seed in self.settings.training_seeds]
+        return {
+            title: np.stack([evaluate(self.judgments, {title: run}, [measure]).values[title][measure] for run in each])
+            for title, each in runs.items()
+        }
+
+    def _by_overlap(self) -> Iterator[str]:
+        """nDCG after BM25 by the overlap of a query's relevant documents with those of training queries."""
+        strata = overlap.strata(self.judgments, queries_and_judgments(self.collection.train)[1])
+        if len(strata) < 2:
+            return
+        title, letter = FIRST_STAGE_TITLES["bm25"]
+        measure = MEASURES[1]
+        means = {row: values.mean(axis=0) for row, values in self._of_seeds("bm25", measure).items()}  # [Q] each
+        lines = [["", *(f"{name} ({len(judged):,})" for name, judged in strata.items())], *([row] for row in means)]
+        for judged in strata.values():
+            inside = np.array([query in judged for query, of_query in self.judgments.items() if of_query])  # bool [Q]
+            part = {row: values[inside] for row, values in means.items()}
+            notes = letters.letters(part, {title: letter})
+            for line, row in zip(lines[1:], means):
+                line.append(f"{part[row].mean():.4f} {notes[row]}".strip())
+        yield "### By overlap with training queries"
+        yield (
+            f"{measure} after BM25, each query's mean over the trainings, by the largest Jaccard coefficient of its "
+            "relevant documents with those of a training query (in brackets the number of queries). Judgments of "
+            "similar queries know the answers of the last columns."
+        )
+        yield tables.markdown(lines)
+        yield letters.legend({title: letter}, "the queries of a column")
 
     def _table_2(self) -> Iterator[str]:
         yield "### Table 2 and figure 3: re-ranking runs of many first stages"

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from experiments.pacrr import BASELINES, FIRSTK, KWINDOW, OURS, SWEPT, PacrrPlan, PacrrSettings, Sizes
@@ -106,15 +107,21 @@ def test_from_the_command_to_the_page(page_of, judged, encoder):
         "--pairs 1 --depth 15 --runs 2 --distilled 256 --signals 1 --longest 3 --trials 1 --trial-epochs 1 --seeds 2"
     )
     headings = (
-        "Table 1: re-ranking the top 15 of BM25;of QLD;Table 1 with 2 seeds;Table 2;Table 3 and figure 4;Figure 2"
+        "Table 1: re-ranking the top 15 of BM25;of QLD;Table 1 with 2 seeds;By overlap;Table 2;Table 3 and figure 4"
     )
-    for heading in f"{headings};Figure 5;candidates of BM25;What the validation queries chose".split(";"):
+    for heading in f"{headings};Figure 2;Figure 5;candidates of BM25;What the validation queries chose".split(";"):
         assert re.search(rf"^###? .*{heading}", page, re.MULTILINE), heading
     swept = ("PACRR-firstk, best of figure 5", "PACRR-kwindow, best of figure 5")
-    for title in ("PACRR-firstk", "PACRR-kwindow", "DRMM"):  # tables 1 and 2 twice, the trainings, trials, seeds twice
-        assert len(re.findall(rf"^\| {title} \|", page, re.MULTILINE)) == 5 + 1 + 2
+    # tables 1 and 2 twice, the trainings, trials, seeds twice, overlap
+    for title in ("PACRR-firstk", "PACRR-kwindow", "DRMM"):
+        assert len(re.findall(rf"^\| {title} \|", page, re.MULTILINE)) == 5 + 1 + 2 + 1
     assert all(len(re.findall(rf"^\| {title} \|", page, re.MULTILINE)) == 5 for title in swept)
-    assert len(re.findall(r"^\| Sentence encoder, not trained \|", page, re.MULTILINE)) == 4 + 2
+    assert len(re.findall(r"^\| Sentence encoder, not trained \|", page, re.MULTILINE)) == 4 + 2 + 1
+    seeds, overlap = (page.partition(f"### {heading}")[2] for heading in ("Table 1 with 2 seeds", "By overlap"))
+    of_drmm = [re.search(r"^\| DRMM \|.*", part, re.MULTILINE)[0] for part in (seeds, overlap)]
+    (_, mean, _), of_strata = (re.findall(r"\d\.\d{4}", line) for line in of_drmm)
+    sizes = [int(size) for size in re.findall(r"\((\d+)\)", re.search(r"^\|.*", overlap, re.MULTILINE)[0])]
+    assert np.average([*map(float, of_strata)], weights=sizes) == pytest.approx(float(mean), abs=1e-4)
     assert "the judged documents alone" in page and "KNRM" not in page
     assert (
         len(figures) == len(set(figures)) == 5
