@@ -107,8 +107,9 @@ class KtrelPlan(Plan):
         encoders = [row for row in needed if row.kind in ENCODERS]
         weak = any(row.pretrained for row in needed)
         plain = [self.plain_index()] if any(ingredient.plain for ingredient in ingredients) else []
+        plain += [self.index_of_words()] if of[Kind.CROSS] else []
         random = [self.random_concepts()] if any(not ingredient.concepts for ingredient in ingredients) else []
-        yield [self.index(), *plain, *random, *([self.titles()] if weak else [])]
+        yield once([self.index(), *plain, *random, *([self.titles()] if weak else [])])
         trials = [(row, trial) for row in needed if row.kind in TUNED for trial in self.trials(row)]
         yield [self.extended()] if encoders or any(trains_words(trial.options) for _, trial in trials) else []
         yield [self.titles_index()] if weak else []
@@ -176,6 +177,10 @@ class KtrelPlan(Plan):
     def index(self) -> Step:
         settings = self.settings
         return self.indexing("indexes", "index", settings.corpus, "--knowledge", settings.knowledge, stem=settings.stem)
+
+    def index_of_words(self) -> Step:
+        """The index that an encoder can read, which was trained on whole words."""
+        return self.plain_index() if self.settings.stem else self.index()
 
     def plain_index(self) -> Step:
         """An index without stemming."""
@@ -285,8 +290,15 @@ class KtrelPlan(Plan):
         if row.kind == Kind.RERANKED:
             return (*self._common(), *self._hybrid(), "--depth", settings.rerank_depth)
         if row.kind == Kind.CROSS:
-            depth = ("--depth", settings.cross_depth, "--set", f"encoder={packaged_folder(settings.encoder)}")
-            return merged((*self._common(), "--epochs", settings.cross_epochs, *self.rm3.options), depth)
+            own = ("--depth", settings.cross_depth, "--epochs", settings.cross_epochs)
+            own = (
+                *own,
+                "--precision",
+                settings.cross_precision,
+                "--set",
+                f"encoder={packaged_folder(settings.encoder)}",
+            )
+            return merged((*self._common(), *self.rm3.options), own)
         own = [("--epochs", number) for name, number in settings.row_epochs if name == row.name]
         return merged(self._of_paper(row, self.trial(row)), *own)
 
@@ -331,7 +343,7 @@ class KtrelPlan(Plan):
         settings, ingredient = self.settings, ingredient or Ingredient("", "", row.name)
         index, words = self.index(), settings.words
         if row.kind == Kind.CROSS:
-            words = None
+            index, words = self.index_of_words(), None
         if ingredient.plain:
             index, words = self.plain_index(), settings.plain_words
         elif (row.kind in ENCODERS and ingredient.extended) or trains_words(options):
@@ -358,7 +370,8 @@ class KtrelPlan(Plan):
             command = ("fuse", *runs, *weights, "--output-depth", settings.depth, "--overwrite")
             return self.step("runs", name, command, ".run")
         depth = {Kind.RERANKED: settings.rerank_depth, Kind.CROSS: settings.cross_depth}.get(row.kind, settings.depth)
-        return self._search(name, queries, self._searched(row, size, seed), depth)
+        index = self.index_of_words() if row.kind == Kind.CROSS else self.index()
+        return self._search(name, queries, self._searched(row, size, seed), depth, index)
 
     def _searched(self, row: KtrelRow, size: str, seed: int | None) -> Sequence:
         """Options of a search."""
@@ -378,7 +391,8 @@ class KtrelPlan(Plan):
         if row.kind == Kind.RERANKED:
             return (*self._hybrid(), "--reranker", training.output, *self._device)
         if row.kind == Kind.CROSS:
-            return (*self.rm3.options, "--reranker", f"bert:{training.output}", *self._device)
+            precision = ("--precision", self.settings.cross_precision)
+            return (*self.rm3.options, "--reranker", f"bert:{training.output}", *precision, *self._device)
         return self._dense(training)
 
     def _dense(self, training: Step) -> Sequence:
@@ -386,9 +400,11 @@ class KtrelPlan(Plan):
         device = (*self._device, "--dense-device", "cpu") if self._device else ()
         return ("--first-stage", f"dense:{training.output}", *device)
 
-    def _search(self, name: str, queries: Queries, options: Sequence, depth: int | None = None) -> Step:
+    def _search(
+        self, name: str, queries: Queries, options: Sequence, depth: int | None = None, index: Step | None = None
+    ) -> Step:
         words = (*options, "--depth", depth or self.settings.depth)
-        return self.search("runs", name, self.index(), queries.texts, *words)
+        return self.search("runs", name, index or self.index(), queries.texts, *words)
 
     def fusion_weights(self, row: KtrelRow) -> Step:
         """The tuning of a row's weights on the validation queries, as JSON."""

@@ -93,6 +93,7 @@ class KtrelSettings(TrialSettings):
     depth: int = size("documents of a measured run per query", 1000)
     rerank_depth: int = size("documents of the hybrid to re-rank", 500)
     cross_depth: int = size("documents of BM25-RM3 that cross-encoders re-rank", 100)
+    cross_precision: str = option("precision of cross-encoders: float32 or bfloat16", "float32")
     cross_epochs: int = size("largest number of epochs of cross-encoders", 4)
     epochs: int = size("largest number of epochs, except of our recipe", 30)
     row_epochs: tuple[tuple[str, str], ...] = size(

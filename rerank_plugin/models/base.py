@@ -22,7 +22,8 @@ class RerankerOptions:
         fast: whether to score on the model's fast path for the device, if it has one; otherwise the module scores.
         threads: number of threads of the compiled fast paths; by default ``OMP_NUM_THREADS``, or all cores.
         precision: ``float32``, or for GPUs ``tf32``, whose products are rounded to ten bits by tensor cores, and
-            ``bfloat16`` or ``float16``, under torch's autocast. Scores change in the third digit.
+            ``bfloat16`` or ``float16``, under torch's autocast. Scores change in the third digit. On a CPU that
+            multiplies in it, ``bfloat16`` makes cross-encoders faster; models with a fast path there lose it.
         compile: whether torch compiles the module, with CUDA graphs on a GPU. It takes half a minute; it pays off for
             many queries that arrive one by one.
     """
@@ -36,7 +37,9 @@ class RerankerOptions:
     )
     fast: bool = True
     threads: int | None = None
-    precision: str = setting("float32", "precision of a neural reranker on a GPU: float32, tf32, bfloat16 or float16")
+    precision: str = setting(
+        "float32", "precision of a neural reranker: float32; on a GPU tf32, bfloat16 or float16; on a CPU bfloat16"
+    )
     compile: bool = setting(
         False, "compile a neural reranker with torch (CUDA graphs on a GPU); takes half a minute at the start"
     )

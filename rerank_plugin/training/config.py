@@ -68,6 +68,11 @@ class TrainingConfig:
         "paper's: highly relevant against relevant, relevant against non-relevant) or batch (for an encoder: all pairs "
         "in a batch of documents, each encoded once) (default: balanced; ktrel batch)",
     )
+    precision: str = setting(
+        "float32",
+        "precision of a model's products: float32, or bfloat16, which suits cross-encoders: two to three times as fast "
+        "on a GPU or a CPU that multiplies in it (default: float32)",
+    )
     optimizer: str = setting("adagrad", "optimizer: adagrad, adadelta, adam or sgd (default: adagrad)")
     temperature: float = setting(0.1, "temperature of the softmax (default: 0.1)", gt=0)
     ndcg_share: float = setting(
@@ -108,6 +113,8 @@ class TrainingConfig:
             value = getattr(self, field)
             if value not in known and not (field == "sampling" and self._by_batch):
                 raise InputError(f"the loss '{self.loss}' has no {field} '{value}'; known: {', '.join(known)}")
+        if self.precision not in (known := ("float32", "bfloat16")):
+            raise InputError(f"unknown precision of a training '{self.precision}'; known: {', '.join(known)}")
         if self.optimizer not in OPTIMIZERS:
             raise InputError(f"unknown optimizer '{self.optimizer}'; known: {', '.join(OPTIMIZERS)}")
         if self.negatives not in (BATCH, COLLECTION):

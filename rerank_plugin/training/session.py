@@ -257,8 +257,9 @@ class Session:
         if self.task.start_from:
             start_from(model, Path(self.task.start_from), self.vectors)
         vocabulary = Vocabulary([]) if self.vectors is None else self.vectors.vocabulary
+        running = RerankerOptions(self.task.device, precision=self.task.training.precision)
         try:
-            return model, NeuralReranker(model, vocabulary, self.index.forward, RerankerOptions(self.task.device))
+            return model, NeuralReranker(model, vocabulary, self.index.forward, running)
         except ValueError as error:
             raise InputError(str(error)) from None
 

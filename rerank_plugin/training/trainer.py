@@ -77,6 +77,8 @@ class Trainer:
             )
         self.model, self.builder, self.pools, self.config = model.to(device), builder, pools, config
         self.validate, self.save, self.folder, self.device = validate, save, folder, device
+        half = config.precision == "bfloat16"
+        self.precision = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=half)
         self.tables = _sparse_tables(self.model)
         self.optimizer = self._new_optimizer()
         self.data = data or {}
@@ -217,7 +219,8 @@ class Trainer:
         for start in range(0, len(drawn.pool), size):
             batch = Examples(drawn.pool[start : start + size], drawn.places[:, start : start + size])
             inputs, relevance = self._inputs(batch)
-            scores = scored(self.model, inputs).view(relevance.shape)  # [k, n]
+            with self.precision:
+                scores = scored(self.model, inputs).float().view(relevance.shape)  # [k, n]
             yield self.objective.loss(scores, relevance), len(batch.pool)
 
     def _inputs(self, batch: Examples) -> tuple[Inputs, torch.Tensor]:

@@ -94,8 +94,19 @@ def test_specs_are_taken_apart_for_searches():
     assert single.texts == single.judgments == "data:test"
 
 
+CROSS = dict(only=("cross-encoder",), encoder="E", stem="krovetz", ingredients=())
+
+
+def test_cross_encoders_read_whole_words(tmp_path):
+    steps = named(dry(tmp_path, **CROSS))
+    read = [options_of(step)["--index"] for name, step in steps.items() if "cross-encoder" in name]
+    assert len(read) == 3 and all(index == [str(steps["indexes-plain"].output)] for index in read)
+    assert "--stem" not in steps["indexes-plain"].command and "--stem" in steps["indexes-index"].command
+
+
 @pytest.mark.parametrize(
-    ("more", "steps"), [(dict(plain_words="P", weak=("W",)), 200), (dict(only=("knrm",), trials=24), 25)]
+    ("more", "steps"),
+    [(dict(plain_words="P", weak=("W",)), 200), (dict(only=("knrm",), trials=24), 25), (CROSS, 5)],
 )
 def test_every_step_needs_only_what_earlier_stages_made(tmp_path, more, steps):
     made, names = set(), set()

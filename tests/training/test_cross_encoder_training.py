@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from rerank_plugin import rerankers, train
 from rerank_plugin.base.errors import InputError
+from rerank_plugin.models.base import RerankerOptions
 from rerank_plugin.models.checkpoint import Checkpoint
 from rerank_plugin.models.cross_encoder.model import CrossEncoder, CrossEncoderConfig
 from rerank_plugin.rerankers.neural import NeuralReranker
@@ -63,6 +64,21 @@ def test_the_last_layer_learns(encoder, corpus, tmp_path):
     trainer.train()
     losses = [entry["loss"] for entry in trainer.history]
     assert sum(losses[-2:]) < 0.8 * sum(losses[:2]), losses
+
+
+def test_half_precision_rounds_products_and_neither_weights_nor_scores(encoder, corpus, tmp_path):
+    """The losses are close to those of single precision and not the same; scores are no coarser than these."""
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        trainer, model = trained(encoder, corpus, tmp_path / precision, None, epochs=1, precision=precision)
+        trainer.train()
+        losses[precision] = trainer.history[0]["loss"]
+        assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.02) and len({*losses.values()}) == 2
+    half = NeuralReranker(model, Vocabulary([]), corpus, RerankerOptions(precision="bfloat16"))
+    scores = half.score(learnable.queries(["gout"])[0], small.candidates(corpus))
+    coarse = torch.from_numpy(scores).to(torch.bfloat16).float().numpy()
+    assert len(np.unique(coarse)) < len(np.unique(scores)) == len(np.unique(scores_of(model, corpus)))
 
 
 def made(inputs, encoder, output, *more):

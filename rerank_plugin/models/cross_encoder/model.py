@@ -235,7 +235,8 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
         output = self.encoder(**arguments)
         if self.own_head:
             return output.logits[:, -1]  # [B]
-        return self.head(self.dropout(output.last_hidden_state[:, 0]))[:, 0]  # [B, H] to [B]
+        with torch.autocast(ids.device.type, enabled=False):  # a score of 8 bits would tie with many others
+            return self.head(self.dropout(output.last_hidden_state[:, 0].float()))[:, 0]  # [B, H] to [B]
 
 
 class BioBert(CrossEncoder):
