@@ -5,8 +5,9 @@
 A cross-encoder reads query, title and abstract of every candidate as one sequence of word pieces. Weights and pieces
 are random: speed depends on neither, only on the lengths of the sequences, which follow the collection's texts.
 
-The runtimes are float32 through transformers and, on a CPU, int8 through ONNX Runtime (dynamic quantization with its
-default settings). As in sentence-transformers, candidates are sorted by length and padded to the longest of a batch.
+The runtimes are transformers, in float32 and in bfloat16 (autocast), and on a CPU ONNX Runtime in int8 (dynamic
+quantization with its default settings). As in sentence-transformers, candidates are sorted by length and padded to the
+longest of a batch.
 Word-piece tokenization is not timed, in favour of the cross-encoders.
 """
 
@@ -50,7 +51,7 @@ SHAPES = {  # arguments of BertConfig
 }
 
 
-TORCH, ONNX = "PyTorch float32", "ONNX Runtime int8"
+TORCH, HALF, ONNX = "PyTorch float32", "PyTorch bfloat16", "ONNX Runtime int8"
 
 
 class Row(NamedTuple):
@@ -81,7 +82,7 @@ def check_installed() -> None:
 
 
 def rows(collection: Collection, depth: int, meter: Meter, device: str, threads: int, seed: int) -> Iterator[Row]:
-    """Rows of every shape and batch size, in float32 and on a CPU in int8."""
+    """Rows of every shape, batch size and runtime."""
     for name, shape in SHAPES.items():
         with _scorers(shape, device, threads, seed) as scorers:
             for at_once in BATCHES:
@@ -127,14 +128,12 @@ def _pieces(lengths: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
 def _scorers(shape: dict[str, int], device: str, threads: int, seed: int) -> Iterator[dict[str, Scorer]]:
     """The cross-encoder by runtime: functions of ids and mask, int64 [B, L], to logits [B, 1]."""
     model = _model(shape, seed)
-    if device != "cpu":
-        yield {TORCH: _transformers_scorer(model.to(device), device)}
-        return
     with scratch_folder() as folder:
-        quantized = _quantized(model, Path(folder))
+        on_cpu = {ONNX: _onnx_scorer(_quantized(model, Path(folder)), threads)} if device == "cpu" else {}
+        halves = {TORCH: False, HALF: True}
         yield {
-            TORCH: _transformers_scorer(model, device),
-            ONNX: _onnx_scorer(quantized, threads),
+            **{name: _transformers_scorer(model.to(device), device, half) for name, half in halves.items()},
+            **on_cpu,
         }
 
 
@@ -146,13 +145,14 @@ def _model(shape: dict[str, int], seed: int):
     return BertForSequenceClassification(BertConfig(vocab_size=PIECES, num_labels=1, **shape)).eval()
 
 
-def _transformers_scorer(model, device: str) -> Scorer:
+def _transformers_scorer(model, device: str, half: bool) -> Scorer:
     import torch
 
     @torch.inference_mode()
     def score(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
-        return model(ids, mask, torch.zeros_like(ids)).logits.cpu().numpy()
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=half):
+            return model(ids, mask, torch.zeros_like(ids)).logits.float().cpu().numpy()
 
     return score
 

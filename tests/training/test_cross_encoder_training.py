@@ -75,10 +75,11 @@ def test_half_precision_rounds_products_and_neither_weights_nor_scores(encoder, 
         losses[precision] = trainer.history[0]["loss"]
         assert {weight.dtype for weight in model.parameters()} == {torch.float32}
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.02) and len({*losses.values()}) == 2
-    half = NeuralReranker(model, Vocabulary([]), corpus, RerankerOptions(precision="bfloat16"))
-    scores = half.score(learnable.queries(["gout"])[0], small.candidates(corpus))
-    coarse = torch.from_numpy(scores).to(torch.bfloat16).float().numpy()
-    assert len(np.unique(coarse)) < len(np.unique(scores)) == len(np.unique(scores_of(model, corpus)))
+    with_head = tiny_encoders.bert(tmp_path / "tiny", WORDS, head=True)
+    for either in (model, rerankers.load(f"bert:{with_head}", corpus).model):
+        scores = scores_of(either, corpus, precision="bfloat16")
+        coarse = torch.from_numpy(scores).to(torch.bfloat16).float().numpy()
+        assert len(np.unique(coarse)) < len(np.unique(scores)) == len(np.unique(scores_of(either, corpus)))
 
 
 def made(inputs, encoder, output, *more):
@@ -93,8 +94,8 @@ def made(inputs, encoder, output, *more):
     return output
 
 
-def scores_of(model, index):
-    reranker = NeuralReranker(model, Vocabulary([]), index)
+def scores_of(model, index, **options):
+    reranker = NeuralReranker(model, Vocabulary([]), index, RerankerOptions(**options))
     return reranker.score(learnable.queries(["gout"])[0], small.candidates(index))
 
 

@@ -81,6 +81,14 @@ class CrossEncoderConfig(ModelConfig):
             raise InputError(f"trainable_layers {self.trainable_layers} is below 0; use null for all layers")
 
 
+class Head(nn.Linear):
+    """A linear layer of single precision under autocast, too: scores of 8 bits would tie with many others."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input.to(self.weight.dtype))
+
+
 class CrossEncoder(RankingModel[CrossEncoderConfig]):
     """A cross-encoder as a module; ``forward`` takes :class:`Inputs` of word pieces and returns scores [B].
 
@@ -112,9 +120,14 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
         else:
             self.encoder = transformers_folder.empty_encoder(self.encoder_config, self.own_head)
         transformers_folder.check_word_pieces(self.tokenizer, self.encoder, folder)
-        if not self.own_head:
+        if self.own_head:
+            inner = set(self.encoder.base_model.modules())
+            for module in self.encoder.modules():
+                if type(module) is nn.Linear and module not in inner:
+                    module.__class__ = Head  # the same weights and names
+        else:
             self.dropout = nn.Dropout(config.dropout)
-            self.head = nn.Linear(self.encoder_config.hidden_size, 1)
+            self.head = Head(self.encoder_config.hidden_size, 1)
             nn.init.normal_(self.head.weight, std=HEAD_DEVIATION)
             nn.init.zeros_(self.head.bias)
         types, read = "token_type_ids", inspect.signature(self.encoder.forward).parameters
@@ -235,8 +248,7 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
         output = self.encoder(**arguments)
         if self.own_head:
             return output.logits[:, -1]  # [B]
-        with torch.autocast(ids.device.type, enabled=False):  # a score of 8 bits would tie with many others
-            return self.head(self.dropout(output.last_hidden_state[:, 0].float()))[:, 0]  # [B, H] to [B]
+        return self.head(self.dropout(output.last_hidden_state[:, 0]))[:, 0]  # [B, H] to [B]
 
 
 class BioBert(CrossEncoder):
