@@ -289,18 +289,13 @@ class KtrelPlan(Plan):
             return self._recipe()
         if row.kind == Kind.RERANKED:
             return (*self._common(), *self._hybrid(), "--depth", settings.rerank_depth)
+        fewer = [("--epochs", number) for name, number in settings.row_epochs if name == row.name]
         if row.kind == Kind.CROSS:
+            encoder = f"encoder={packaged_folder(settings.encoder)}"
             own = ("--depth", settings.cross_depth, "--epochs", settings.cross_epochs)
-            own = (
-                *own,
-                "--precision",
-                settings.cross_precision,
-                "--set",
-                f"encoder={packaged_folder(settings.encoder)}",
-            )
-            return merged((*self._common(), *self.rm3.options), own)
-        own = [("--epochs", number) for name, number in settings.row_epochs if name == row.name]
-        return merged(self._of_paper(row, self.trial(row)), *own)
+            own = (*own, "--precision", settings.cross_precision, "--set", encoder)
+            return merged((*self._common(), *self.rm3.options), own, *fewer)
+        return merged(self._of_paper(row, self.trial(row)), *fewer)
 
     def _common(self) -> Sequence:
         settings = self.settings

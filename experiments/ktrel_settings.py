@@ -97,8 +97,8 @@ class KtrelSettings(TrialSettings):
     cross_epochs: int = size("largest number of epochs of cross-encoders", 4)
     epochs: int = size("largest number of epochs, except of our recipe", 30)
     row_epochs: tuple[tuple[str, str], ...] = size(
-        "row of the paper and its largest number of epochs, where one takes more CPU minutes than others have for a "
-        "whole training; may be repeated",
+        "row of the paper, or cross-encoder, and its largest number of epochs, where one takes more CPU minutes than "
+        "others have for a whole training; may be repeated",
         (),
         nargs=2,
         action="append",
@@ -132,7 +132,8 @@ class KtrelSettings(TrialSettings):
         if bad := [name for name in names if not re.fullmatch(r"[\w.-]+", name)]:
             raise rp.InputError(f"'{bad[0]}' cannot name a set of test queries: use letters, digits, '-', '_' and '.'")
         check_known("rows", self.only, BY_NAME)
-        check_known("rows of the paper", (row for row, _ in self.row_epochs), GRIDS)
+        cross = [row.name for row in rows_of.ROWS if row.kind == rows_of.Kind.CROSS]
+        check_known("rows", (row for row, _ in self.row_epochs), [*GRIDS, *cross])
         if bad := [number for _, number in self.row_epochs if not (number.isdecimal() and int(number) > 0)]:
             raise rp.InputError(f"'{bad[0]}' is not a number of epochs: expected 1, 2, ...")
         check_known("models of the figure", self.figure_models, rows_of.FIGURE)

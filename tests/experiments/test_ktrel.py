@@ -98,9 +98,12 @@ CROSS = dict(only=("cross-encoder",), encoder="E", stem="krovetz", ingredients=(
 
 
 def test_cross_encoders_read_whole_words(tmp_path):
-    steps = named(dry(tmp_path, **CROSS))
+    more = dict(cross_precision="bfloat16", row_epochs=(("cross-encoder", "2"),))
+    steps = named(dry(tmp_path, **CROSS, **more))
     read = [options_of(step)["--index"] for name, step in steps.items() if "cross-encoder" in name]
     assert len(read) == 3 and all(index == [str(steps["indexes-plain"].output)] for index in read)
+    training = " ".join(map(str, steps["checkpoints-cross-encoder"].command))
+    assert "--epochs 2" in training and "--precision bfloat16" in training
     assert "--stem" not in steps["indexes-plain"].command and "--stem" in steps["indexes-index"].command
 
 
