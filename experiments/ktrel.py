@@ -289,7 +289,7 @@ class KtrelPlan(Plan):
             return self._recipe()
         if row.kind == Kind.RERANKED:
             return (*self._common(), *self._hybrid(), "--depth", settings.rerank_depth)
-        fewer = [("--epochs", number) for name, number in settings.row_epochs if name == row.name]
+        fewer = settings.fewer_epochs(row.name)
         if row.kind == Kind.CROSS:
             encoder = f"encoder={packaged_folder(settings.encoder)}"
             own = ("--depth", settings.cross_depth, "--epochs", settings.cross_epochs)

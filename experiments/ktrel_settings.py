@@ -96,14 +96,6 @@ class KtrelSettings(TrialSettings):
     cross_precision: str = option("precision of cross-encoders: float32 or bfloat16", "float32")
     cross_epochs: int = size("largest number of epochs of cross-encoders", 4)
     epochs: int = size("largest number of epochs, except of our recipe", 30)
-    row_epochs: tuple[tuple[str, str], ...] = size(
-        "row of the paper, or cross-encoder, and its largest number of epochs, where one takes more CPU minutes than "
-        "others have for a whole training; may be repeated",
-        (),
-        nargs=2,
-        action="append",
-        metavar=("ROW", "N"),
-    )
     recipe_epochs: int | None = size("largest number of epochs of our recipe (default: the recipe's)", None)
     pairs: int = size("largest number of pairs per query and epoch", 10)
     patience: int = size("epochs without a better MAP before a training stops", 5)
@@ -132,10 +124,7 @@ class KtrelSettings(TrialSettings):
         if bad := [name for name in names if not re.fullmatch(r"[\w.-]+", name)]:
             raise rp.InputError(f"'{bad[0]}' cannot name a set of test queries: use letters, digits, '-', '_' and '.'")
         check_known("rows", self.only, BY_NAME)
-        cross = [row.name for row in rows_of.ROWS if row.kind == rows_of.Kind.CROSS]
-        check_known("rows", (row for row, _ in self.row_epochs), [*GRIDS, *cross])
-        if bad := [number for _, number in self.row_epochs if not (number.isdecimal() and int(number) > 0)]:
-            raise rp.InputError(f"'{bad[0]}' is not a number of epochs: expected 1, 2, ...")
+        self.check_row_epochs([*GRIDS, *(row.name for row in rows_of.ROWS if row.kind == rows_of.Kind.CROSS)])
         check_known("models of the figure", self.figure_models, rows_of.FIGURE)
         check_known("ingredients", self.ingredients, [ingredient.name for ingredient in rows_of.INGREDIENTS])
         if bad := [size for size in self.sizes if size != ALL and not (size.isdecimal() and int(size) > 0)]:

@@ -142,6 +142,7 @@ class PacrrSettings(TrialSettings):
                     f"{option_name}: unknown collection {', '.join(sorted(unknown))}; known: {', '.join(names)}"
                 )
         check_known("models", self.only, BASELINES)
+        self.check_row_epochs([*OURS, *BASELINES])
         object.__setattr__(self, "sweep", self.sweep or tuple(names[:1]))
 
     @cached_property
@@ -282,7 +283,7 @@ class PacrrPlan(Plan):
         if name in options:
             return self._train(collection, "checkpoints", name, options[name].split(), seed)
         trial = self.trial(collection, name)
-        tuned = merged(self.settings.tuned[name].train.split(), trial.options)
+        tuned = merged(self.settings.tuned[name].train.split(), trial.options, *self.settings.fewer_epochs(name))
         return self._train(collection, "checkpoints", name, tuned, seed)
 
     def _train(self, collection: Collection, kind: str, name: str, options: Sequence, seed: int | None = None) -> Step:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.settings import Settings, size
+from experiments.settings import Settings, check_known, size
+from rerank_plugin import InputError
 
 OF_TRAINING = ("batch_size", "learning_rate")  # have options of their own
 
@@ -86,6 +87,25 @@ class TrialSettings(Settings):
     )
     trial_epochs: int = size("largest number of epochs of a trial", 4, flags=("--grid-epochs",))
     seeds: int = size("trainings of each model of the paper with the chosen hyper-parameters, by seed", 1)
+
+    row_epochs: tuple[tuple[str, str], ...] = size(
+        "row and its largest number of epochs, where one takes more CPU minutes than others have for a whole training; "
+        "may be repeated",
+        (),
+        nargs=2,
+        action="append",
+        metavar=("ROW", "N"),
+    )
+
+    def check_row_epochs(self, rows: Iterable[str]) -> None:
+        """An `InputError` if epochs are given for another row, or are no number of them."""
+        check_known("rows", (row for row, _ in self.row_epochs), rows)
+        if bad := [number for _, number in self.row_epochs if not (number.isdecimal() and int(number) > 0)]:
+            raise InputError(f"'{bad[0]}' is not a number of epochs: expected 1, 2, ...")
+
+    def fewer_epochs(self, row: str) -> list[tuple[str, str]]:
+        """The option with the row's own largest number of epochs, if it has one."""
+        return [("--epochs", number) for name, number in self.row_epochs if name == row]
 
     def drawn(self, row: str) -> list[Trial]:
         """The trials of a row."""
