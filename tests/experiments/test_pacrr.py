@@ -88,7 +88,7 @@ def test_the_best_of_figure_5_has_rows_of_its_own(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [KWINDOW, "knrm"])
 def test_trials_choose_on_the_collection_s_own_validation_queries(tmp_path, monkeypatch, name):
-    plan = PacrrPlan(settings(tmp_path, trials=3, seeds=2))
+    plan = PacrrPlan(settings(tmp_path, trials=3, seeds=2, epochs=9, row_epochs=(("knrm", "7"),)))
     one, two = plan.settings.collections
     tried = plan.settings.drawn(name)
     best = {plan.trial_training(one, name, tried[1]).name, plan.trial_training(two, name, tried[2]).name}
@@ -97,6 +97,7 @@ def test_trials_choose_on_the_collection_s_own_validation_queries(tmp_path, monk
     for seed in plan.settings.training_seeds:
         command = plan.training(two, name, seed).command
         assert set(tried[2].options) <= set(command) and str(seed) == command[command.index("--seed") + 1]
+        assert command[command.index("--epochs") + 1] == ("7" if name == "knrm" else "9")
 
 
 def test_from_the_command_to_the_page(page_of, judged, encoder):
