@@ -35,11 +35,13 @@ def panels(
 
 
 def legend_below(figure, columns: int = 4) -> None:
-    """One legend for all that is named on the axes, below them; none without names."""
+    """One legend for all that is named on the axes, below them, in as many columns as fit; none without names."""
     handles = [axes.get_legend_handles_labels() for axes in figure.axes]
     named = {name: handle for of_axes in handles for handle, name in zip(*of_axes)}
     if not named:
         return
-    figure.legend(
-        named.values(), named.keys(), loc="outside lower center", ncols=min(columns, len(named)), frameon=False
-    )
+    for count in range(min(columns, len(named)), 0, -1):
+        legend = figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=count, frameon=False)
+        if count == 1 or legend.get_window_extent(figure.canvas.get_renderer()).width <= figure.bbox.width:
+            return
+        legend.remove()
