@@ -195,7 +195,7 @@ def plot_scatter(bulk: BulkEvaluation, path: Path, overwrite: bool = False) -> N
                 panel.scatter(bulk.before[measure], bulk.after[method][measure], s=14, alpha=0.6)
                 panel.set(xlim=limits, ylim=limits, aspect="equal", xlabel="before", ylabel=f"{measure} after")
                 improved = f"{bulk.improved(method, measure)} of {len(bulk.runs)} improved"
-                panel.set_title(f"{fill(method, 88 // columns)}\n{improved}", fontsize="medium")
+                panel.set_title(f"{fill(method, 72 // columns)}\n{improved}", fontsize="medium")
             for unused in of_measure[len(bulk.after) :]:
                 unused.set_axis_off()
 
