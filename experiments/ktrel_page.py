@@ -77,7 +77,7 @@ class KtrelPage(Page):
             text
             for kind, text in (
                 (Kind.RERANKED, f", re-ranked ones on {settings.rerank_depth:,}"),
-                (Kind.CROSS, f", cross-encoders on {settings.cross_depth:,}"),
+                (Kind.CROSS, f", cross-encoders re-rank BM25-RM3's best {settings.cross_depth:,}"),
             )
             if kind in kinds
         ]

@@ -68,7 +68,7 @@ class KtrelRow(NamedTuple):
 
 
 _DOCUMENTS = "--training-documents collection"
-# [K] 4.3 trains the last layer of BERT. 128 word pieces are what a text's beginning has room for.
+# [K] 4.3 trains the last layer of BERT. Document and query have room for 128 word pieces together.
 CROSS_ENCODER = (
     "--model bert --batch-size 32 --optimizer adam --learning-rate 1e-4 --set document_words=96 query_words=32"
 )

@@ -123,7 +123,7 @@ class Reranker:
             device: torch device of a neural model.
             batch_size: number of candidates that a neural model scores at once; None for the default.
             threads: threads of the fast paths on the CPU; all cores by default.
-            precision: on a GPU ``float32``, ``bfloat16`` or ``float16``.
+            precision: ``float32``; on a GPU ``tf32``, ``bfloat16`` or ``float16``; on a CPU ``bfloat16``.
 
         Raises:
             InputError: there is no such index or reranker, the checkpoint does not fit the index, or there are no

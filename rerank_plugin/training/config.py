@@ -70,8 +70,8 @@ class TrainingConfig:
     )
     precision: str = setting(
         "float32",
-        "precision of a model's products: float32, or bfloat16, which suits cross-encoders: two to three times as fast "
-        "on a GPU or a CPU that multiplies in it (default: float32)",
+        "precision of a cross-encoder's products: float32, or bfloat16, which is faster on a GPU or a CPU that "
+        "multiplies in it (default: float32)",
     )
     optimizer: str = setting("adagrad", "optimizer: adagrad, adadelta, adam or sgd (default: adagrad)")
     temperature: float = setting(0.1, "temperature of the softmax (default: 0.1)", gt=0)

@@ -186,9 +186,8 @@ class ContrastiveTrainer(Trainer):
 
     def _losses(self, generator: np.random.Generator) -> Iterator[tuple[Tensor, int]]:
         for batch in self._batches(generator):
-            with self.precision:
-                queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
-                order, documents = self._encode_documents(batch.rows)  # [B, E]
+            queries = self._encode_queries([self.pools[number].words for number in batch.pools.tolist()])  # [Q, E]
+            order, documents = self._encode_documents(batch.rows)  # [B, E]
             grades = torch.from_numpy(batch.grades[:, order]).to(self.device)  # [Q, B]
             yield self._loss(queries @ documents.T, grades), len(batch.rows)
 

@@ -34,7 +34,6 @@ from rerank_plugin.files.text_files import lines
 from rerank_plugin.indexes.candidates import Candidates
 from rerank_plugin.models.checkpoint import CONFIG_FILE, Checkpoint
 from rerank_plugin.ranking.pipeline import rank_all
-from rerank_plugin.rerankers import RerankerOptions
 from rerank_plugin.rerankers.neural import NeuralReranker
 from rerank_plugin.retrieval.register import RANKING, entry_of
 from rerank_plugin.text.tokenizer import tokenize
@@ -279,8 +278,8 @@ def _ranked(session: Session, queries: Sequence[Query], checkpoint: Path | None)
     """Ranked lists by query id: re-ranked by a checkpoint's model, or in first-stage order for None."""
     depth, reranker = session.task.depth, None
     if checkpoint is not None:
-        opened, options = Checkpoint.open(checkpoint), RerankerOptions(session.task.device)
-        reranker = NeuralReranker(opened.module(), opened.vocabulary, session.index.forward, options)
+        opened = Checkpoint.open(checkpoint)
+        reranker = NeuralReranker(opened.module(), opened.vocabulary, session.index.forward, session.running)
         rows = [session.candidates[query.id].rows for query in queries]
         reranker.encode_in_memory(np.unique(np.concatenate(rows)))
     ranked = rank_all(queries, lambda query: _top_candidates(session, query, depth), reranker, 1, 8)

@@ -144,6 +144,10 @@ class Session:
                 parse(measure)  # reports a mistyped name before the slow part
         entry = entry_of(task.model)
         self.model_class, self.config_class = entry.load("module"), entry.load("config")
+        self.running = RerankerOptions(task.device, precision=task.training.precision)
+        if task.training.precision != "float32" and self.model_class.has_word_vectors:
+            # Its fast path, which validates, is of single precision.
+            raise InputError(f"precision {task.training.precision} is for cross-encoders (bert), not for {task.model}")
         self.index = Index(task.index)
         self.concepts = starting_concepts(task.concepts, task.model, self.config_class, task.values, self.index.forward)
         self.values = {**task.values, **self.concepts.values}
@@ -257,9 +261,8 @@ class Session:
         if self.task.start_from:
             start_from(model, Path(self.task.start_from), self.vectors)
         vocabulary = Vocabulary([]) if self.vectors is None else self.vectors.vocabulary
-        running = RerankerOptions(self.task.device, precision=self.task.training.precision)
         try:
-            return model, NeuralReranker(model, vocabulary, self.index.forward, running)
+            return model, NeuralReranker(model, vocabulary, self.index.forward, self.running)
         except ValueError as error:
             raise InputError(str(error)) from None
 

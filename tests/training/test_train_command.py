@@ -102,6 +102,8 @@ def test_word_vectors_that_cannot_be_used_are_named(inputs, tmp_path):
         ("--set width=2", "width 2"),
         ("--lexical-features bm25_footnote", "bm25_footnote"),
         ("--device abacus", "abacus"),
+        ("--precision bfloat16", "is for cross-encoders"),
+        ("--precision float16", "unknown precision of a training"),
         ("--measures no-such-measure", "no-such-measure"),
         ("--words no-such-folder", "no-such-folder"),
         ("--set slope", "NAME=VALUE"),
