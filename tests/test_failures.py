@@ -1,6 +1,7 @@
 """The one border of all commands: any failure is one line and status 2, and a terminal gets no escape sequences."""
 
 import errno
+import gc
 import os
 import pty
 import resource
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -79,8 +81,17 @@ def test_a_failure_names_the_file_that_was_being_read(tmp_path, monkeypatch):
 def no_more_files():
     """A function from which on the process can open no file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with open(os.devnull) as last:
-        yield lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno(), hard))
+    with ExitStack() as opened:
+
+        def exhaust():
+            gc.collect()  # what earlier tests left open would be closed later
+            last = opened.enter_context(open(os.devnull))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno(), hard))
+            with suppress(OSError):
+                while True:  # numbers below, which were freed
+                    opened.enter_context(open(os.devnull))
+
+        yield exhaust
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
