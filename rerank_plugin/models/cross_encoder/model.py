@@ -121,9 +121,8 @@ class CrossEncoder(RankingModel[CrossEncoderConfig]):
             self.encoder = transformers_folder.empty_encoder(self.encoder_config, self.own_head)
         transformers_folder.check_word_pieces(self.tokenizer, self.encoder, folder)
         if self.own_head:
-            inner = set(self.encoder.base_model.modules())
             for module in self.encoder.modules():
-                if type(module) is nn.Linear and module not in inner:
+                if type(module) is nn.Linear and module.out_features == self.encoder_config.num_labels:
                     module.__class__ = Head  # the same weights and names
         else:
             self.dropout = nn.Dropout(config.dropout)
