@@ -76,15 +76,15 @@ class KtrelPage(Page):
         shorter = [
             text
             for kind, text in (
-                (Kind.RERANKED, f", re-ranked ones on {settings.rerank_depth:,}"),
-                (Kind.CROSS, f", cross-encoders re-rank BM25-RM3's best {settings.cross_depth:,}"),
+                (Kind.RERANKED, f"; those re-ranked by Delta are the hybrid's best {settings.rerank_depth:,}"),
+                (Kind.CROSS, f"; cross-encoders re-rank BM25-RM3's best {settings.cross_depth:,}, and have no others"),
             )
             if kind in kinds
         ]
         return (
             f"{parts} of Frej et al., CIRCLE 2020, on `{settings.corpus}`: trained on {train}, chosen on "
             f"`{settings.validation}`, measured on {tests}.",
-            ", except the paper's values, in italics below ours. All rows rank the whole collection and are "
+            ", except the paper's values, in italics below ours. Rows rank the whole collection and are "
             f"measured on the best {settings.depth:,} documents{''.join(shorter)}. MAP, P and R take every grade above "
             "0 as relevant; judged queries without results count as 0.",
         )

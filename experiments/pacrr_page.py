@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -134,7 +135,7 @@ class CollectionPart:
         )
         for stage in FIRST_STAGES:
             title, letter = FIRST_STAGE_TITLES[stage]
-            of_seeds = {measure: self._of_seeds(stage, measure) for measure in TABLE_1}
+            of_seeds = self.of_seeds[stage]
             against = {**self.letters, title: letter}
             notes = {
                 measure: letters.letters({row: array.mean(axis=0) for row, array in of_measure.items()}, against)
@@ -148,16 +149,21 @@ class CollectionPart:
             yield tables.markdown(lines)
             yield letters.legend(against, f"{len(self.judgments)} queries")
 
-    def _of_seeds(self, stage: str, measure: str) -> dict[str, np.ndarray]:
-        """By title, the values of a first stage and of the rows that re-rank it, float64 [trainings, Q]."""
-        once = {ORDER: FIRST_STAGE_TITLES[stage][0], **({SENTENCES: SENTENCES_TITLE} if self.settings.encoder else {})}
-        runs = {title: [self._read(stage, name)] for name, title in once.items()}
-        for name, model in self.settings.tuned.items():
-            runs[model.title] = [self._read(stage, name, seed) for seed in self.settings.training_seeds]
-        return {
-            title: np.stack([evaluate(self.judgments, {title: run}, [measure]).values[title][measure] for run in each])
-            for title, each in runs.items()
-        }
+    @cached_property
+    def of_seeds(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+        """By first stage, measure and title, its values and those of rows that re-rank it, float64 [trainings, Q]."""
+        found: dict = {stage: {measure: {} for measure in TABLE_1} for stage in FIRST_STAGES}
+        for stage, by_measure in found.items():
+            once = {ORDER: FIRST_STAGE_TITLES[stage][0]}
+            once |= {SENTENCES: SENTENCES_TITLE} if self.settings.encoder else {}
+            runs = {title: [self._read(stage, name)] for name, title in once.items()}
+            for name, model in self.settings.tuned.items():
+                runs[model.title] = [self._read(stage, name, seed) for seed in self.settings.training_seeds]
+            for title, each in runs.items():
+                values = evaluate(self.judgments, {str(place): run for place, run in enumerate(each)}, TABLE_1).values
+                for measure, of_measure in by_measure.items():
+                    of_measure[title] = np.stack([of_run[measure] for of_run in values.values()])
+        return found
 
     def _by_overlap(self) -> Iterator[str]:
         """nDCG after BM25 by the overlap of a query's relevant documents with those of training queries."""
@@ -166,7 +172,7 @@ class CollectionPart:
             return
         title, letter = FIRST_STAGE_TITLES["bm25"]
         measure = MEASURES[1]
-        means = {row: values.mean(axis=0) for row, values in self._of_seeds("bm25", measure).items()}  # [Q] each
+        means = {row: values.mean(axis=0) for row, values in self.of_seeds["bm25"][measure].items()}  # [Q] each
         lines = [["", *(f"{name} ({len(judged):,})" for name, judged in strata.items())], *([row] for row in means)]
         for judged in strata.values():
             inside = np.array([query in judged for query, of_query in self.judgments.items() if of_query])  # bool [Q]

@@ -146,7 +146,7 @@ class Session:
         self.model_class, self.config_class = entry.load("module"), entry.load("config")
         self.running = RerankerOptions(task.device, precision=task.training.precision)
         if task.training.precision != "float32" and self.model_class.has_word_vectors:
-            # Its fast path, which validates, is of single precision.
+            # Others validate on fast paths, which are of single precision.
             raise InputError(f"precision {task.training.precision} is for cross-encoders (bert), not for {task.model}")
         self.index = Index(task.index)
         self.concepts = starting_concepts(task.concepts, task.model, self.config_class, task.values, self.index.forward)
